@@ -6,7 +6,7 @@
 -- ARGV expire       NUMBER  ms after which an unused queue expires, 0 for never
 -- ARGV tag          delivery tag under which the consumer holds the message; '' when it holds none
 -- ARGV id
--- ARGV due_ms       due time, ms since the epoch
+-- ARGV due          due time, ms since the epoch
 -- ARGV priority     0-9
 -- ARGV body
 -- Returns 'first' | 'head' | 'behind' when the store has the message now; with nothing changed: 'due' when the message
@@ -17,7 +17,7 @@
 
 local now = now_ms()
 
-if tonumber(due_ms) <= now then
+if tonumber(due) <= now then
   return 'due'
 end
 if tag ~= '' and not redis.call('ZSCORE', unacked_index, tag) then
@@ -25,7 +25,7 @@ if tag ~= '' and not redis.call('ZSCORE', unacked_index, tag) then
 end
 local life = life_of(keys, now, expire)
 local place = announce(keys, wake, queue, function()
-  put(keys, id, due_ms, priority, body)
+  put(keys, id, due, priority, body)
 end)
 live_on(keys, life, now)
 redis.call('ZREM', unacked_index, tag)

@@ -5,14 +5,14 @@
 -- KEYS paused         HASH  queues that are paused -> since when, ms since the epoch
 -- KEYS lists...       LIST  an in-flight list and the list its messages come from, for each pair; then the
 -- lists of the queues, step by step of the priorities
--- ARGV consumer  name, '' when no message is to be noted
--- ARGV first     NUMBER  number in the tag of the first message
--- ARGV most      NUMBER  messages to fetch
--- ARGV bytes     NUMBER  of messages, after which no further one is fetched
--- ARGV flights   NUMBER  number of pairs
--- ARGV queues    NUMBER  number of queues
--- ARGV turns     FLAG    1 to serve the queues of a step in turns, 0 to serve them one after the other
--- ARGV names...  queue of each pair, then each queue: its name as JSON, with a '-' before it when its consumer
+-- ARGV consumer   name, '' when no message is to be noted
+-- ARGV first      NUMBER  number in the tag of the first message
+-- ARGV most       NUMBER  messages to fetch
+-- ARGV max_bytes  NUMBER  of messages, after which no further one is fetched
+-- ARGV flights    NUMBER  number of pairs
+-- ARGV queues     NUMBER  number of queues
+-- ARGV turns      FLAG    1 to serve the queues of a step in turns, 0 to serve them one after the other
+-- ARGV names...   queue of each pair, then each queue: its name as JSON, with a '-' before it when its consumer
 -- does not acknowledge
 -- Returns {number of the routing, message, ...} in the order of the tags, and behind them the numbers of paused queues,
 -- each with no message; or 'ended', with nothing fetched, when the consumer's lease has ended
@@ -34,7 +34,7 @@ local has_ended = consumer ~= '' and not (ends and tonumber(ends) > now)
 local now_s = string.format('%.17g', now / 1000)
 local fetched, count, size, scores, notes, failed = {}, 0, 0, {}, {}, nil
 local function is_full()
-  return has_ended or count >= most or size >= bytes
+  return has_ended or count >= most or size >= max_bytes
 end
 -- Fetches up to `limit` messages of a list, one by one, because any may be large. Returns how many; nil once full.
 local function fetch(ready, number, limit)

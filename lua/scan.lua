@@ -1,13 +1,13 @@
 -- Reads the waiting messages of a queue, or of a part of it, in the order of their due times, a page at a time.
 -- KEYS keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV from         least due time, ms since the epoch, or -inf
--- ARGV to           due time before which messages are wanted, ms since the epoch; inf for all
+-- ARGV from_ms      least due time, ms since the epoch, or -inf
+-- ARGV to_ms        due time before which messages are wanted, ms since the epoch; inf for all
 -- ARGV last         end of the page or part before: an index member, or its cursor; '' at the queue's beginning
 -- ARGV last_due     due time of that member, as returned; '' at the queue's beginning
 -- ARGV final        end of the part: an index member, or its cursor; '' for the queue's end
 -- ARGV final_due    due time of that member, as returned; '' for the queue's end
 -- ARGV count        NUMBER  how many messages to return at most
--- ARGV bytes        NUMBER  about how many bytes all bodies together may have at most
+-- ARGV max_bytes    NUMBER  about how many bytes all bodies together may have at most
 -- ARGV with_bodies  FLAG    '1' to return bodies, '0' to return their lengths
 -- Returns {'more' or 'end', messages, lengths}. With bodies, messages has five items a message: id, due time, priority,
 -- body, cursor; priority and body are '' when the body is missing; there are no lengths. Without bodies, messages has
@@ -16,7 +16,7 @@
 -- Cost: O(log N * log N + count)
 -- @include page zset
 
-local start, stop = between(keys.due, from, to)
+local start, stop = between(keys.due, from_ms, to_ms)
 if last_due ~= '' then -- not last: a member may be empty
   start = math.max(start, rank_after(keys.due, last, last_due))
 end
@@ -28,10 +28,10 @@ if count <= 0 then
   return { 'end', {}, {} }
 end
 if not with_bodies then
-  local found, lengths = measure(keys, start, count, bytes)
+  local found, lengths = measure(keys, start, count, max_bytes)
   return { start + #lengths < stop and 'more' or 'end', found, lengths }
 end
-local members, dues, priorities, bodies = page(keys, start, count, bytes)
+local members, dues, priorities, bodies = page(keys, start, count, max_bytes)
 local rows = {}
 for i, id in ipairs(stored_as(keys, members, bodies)) do
   for _, part in ipairs({ id, dues[i], priorities[i] or '', bodies[i] or '', cursor_of(members[i]) }) do

@@ -1,7 +1,7 @@
 -- Cuts a queue's waiting messages into parts, and returns where each part ends.
 -- KEYS due  ZSET  message -> due time, ms since the epoch
--- ARGV from      least due time, ms since the epoch, or -inf
--- ARGV to        due time before which messages are wanted, ms since the epoch; inf for all
+-- ARGV from_ms   least due time, ms since the epoch, or -inf
+-- ARGV to_ms     due time before which messages are wanted, ms since the epoch; inf for all
 -- ARGV ranks...  one for every part but the last: rank of the part's last message among the messages within the bounds,
 -- counted from 0, ascending
 -- Returns for each rank: cursor of the member with that rank, its due time; nothing for a rank beyond the last message
@@ -9,7 +9,7 @@
 -- Cost: O(log N) a rank
 -- @include page zset
 
-local first, behind = between(due, from, to)
+local first, behind = between(due, from_ms, to_ms)
 local reply = {}
 for _, place in ipairs(ranks) do
   local rank = first + tonumber(place)

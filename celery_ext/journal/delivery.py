@@ -18,6 +18,7 @@ from kombu_delayq.message.once import Became, is_doomed, key_of
 from kombu_delayq.redis.commands import SendAhead
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
+from kombu_delayq.store.fetching import HeldKeys, ack
 from kombu_delayq.store.types import Offer, Offered, PageId
 from kombu_delayq.text import as_bytes, as_text
 
@@ -159,7 +160,7 @@ class JournaledDelivery(PartOfBoth[Delivery]):
         placed = self._place_early(queue, offer, expire_ms)
         if not placed.offers:
             if tag:  # the row is there, so the message waits even if the consumer has just lost it
-                self._client.run("ack", [index, unacked], [tag])
+                self._client.run(ack(held=HeldKeys(index, unacked), tags=[tag]))
             return "behind"
         try:
             place = self._redis.adopt(queue, offer, tag, expire_ms)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from redis.exceptions import ResponseError
 from redis.lock import Lock
@@ -11,12 +11,17 @@ from celery_ext.journal.keys import JournalKeys
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.nodes import clients_of
+from kombu_delayq.redis.operations import Args, Call, HashKey, Rows, operation
 from kombu_delayq.redis.replies import checked
-from kombu_delayq.store.client import ScriptCall, StoreClient
+from kombu_delayq.store.client import Into, StoreClient
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import JOURNAL, Waiting, without_bodies
 from kombu_delayq.text import as_text
+
+R = TypeVar("R")
+#: Number of a row, id, due time, priority and body of its message.
+Promotable = tuple[int, str, str, int, str | bytes]
 
 
 class Row(NamedTuple):
@@ -154,6 +159,27 @@ PROMOTE_COUNT, PROMOTE_BYTES = 200, 300_000
 ROWS = 1000
 
 
+class _Marker(NamedTuple):
+    """The keys of a marker."""
+
+    journal: HashKey
+    journal_guard: HashKey
+
+
+@operation()
+def elect(
+    *, marker: _Marker, journal_id: str, token: int, epoch: int, least: int, heartbeat: int, guard: str, is_anew: bool
+) -> Election: ...
+@operation()
+def journal_heartbeat(*, journal: HashKey, journal_id: str, token: int, heartbeat: int, compared: str) -> Heartbeat: ...
+@operation()
+def promote(
+    *, marker: _Marker, into: Into, expire: int, of: str, token: int, hold: str, offers: Rows[Promotable]
+) -> list[str]: ...
+@operation()
+def claim_rows(*, journal_guard: HashKey, hold: str, numbers: Args[int]) -> list[str]: ...
+
+
 class Promotion(StorePart):
     """Puts rows of a journal into the store, and tells whether Redis has lost data.
 
@@ -241,14 +267,19 @@ class Promotion(StorePart):
         """
         called = list(shares)
         calls = [
-            (
-                [self._own.journal(share), self._own.journal_guard(share)],
-                [journal, token, epoch, 0 if share else epoch, heartbeat, guard, int(anew)],
-                self._client.layout,
+            elect(
+                marker=self._marker(share),
+                journal_id=journal,
+                token=token,
+                epoch=epoch,
+                least=0 if share else epoch,
+                heartbeat=heartbeat,
+                guard=guard,
+                is_anew=anew,
             )
             for share in called
         ]
-        return {share: _election(reply) for share, reply in zip(called, self._run_each("elect", calls), strict=True)}
+        return dict(zip(called, self._run_each(calls), strict=True))
 
     def journal_heartbeat(
         self, journal: str, token: int, heartbeat: int, shares: Iterable[str], compared: Mapping[str, str]
@@ -267,12 +298,12 @@ class Promotion(StorePart):
             What each marker says, by share.
         """
         called = list(shares)
-        calls: list[ScriptCall] = [
-            ([self._own.journal(share)], [journal, token, heartbeat, compared.get(share, "")], self._client.layout)
-            for share in called
+        of = {share: (self._own.journal(share), compared.get(share, "")) for share in called}
+        calls = [
+            journal_heartbeat(journal=key, journal_id=journal, token=token, heartbeat=heartbeat, compared=server)
+            for key, server in of.values()
         ]
-        replies = self._run_each("journal_heartbeat", calls)
-        return {share: _heartbeat_of(reply) for share, reply in zip(called, replies, strict=True)}
+        return dict(zip(of, self._run_each(calls), strict=True))
 
     def promote(self, journal: str, token: int, rows: Iterable[Row], hold: str = "") -> Promoted:
         """Puts rows into the store, each once, under the ids of their messages.
@@ -293,12 +324,10 @@ class Promotion(StorePart):
         words: dict[int, str] = {}
         for queue, own in by_queue.items():
             for page in pages(own, PROMOTE_COUNT, PROMOTE_BYTES, lambda row: len(row.body)):
-                word, *found = self._registry.run(
-                    "promote", queue, *self._promote_call(journal, token, queue, page, hold)
-                )
-                if as_text(word) != "promoted":
-                    return Promoted(as_text(word), words)
-                words.update(zip((row.seq for row in page), map(as_text, found), strict=True))
+                word, *found = self._registry.run(queue, self._promote_call(journal, token, queue, page, hold))
+                if word != "promoted":
+                    return Promoted(word, words)
+                words.update(zip((row.seq for row in page), found, strict=True))
         return Promoted("promoted", words)
 
     def claim_rows(self, rows: Iterable[Numbered], hold: str = "") -> dict[int, str]:
@@ -318,8 +347,8 @@ class Promotion(StorePart):
         words: dict[int, str] = {}
         for share, seqs in self._by_share(rows).items():
             for page in pages(seqs, ROWS):
-                found = self._client.run("claim_rows", [self._own.journal_guard(share)], [hold, *page])
-                words.update(zip(page, map(as_text, found), strict=True))
+                call = claim_rows(journal_guard=self._own.journal_guard(share), hold=hold, numbers=page)
+                words.update(zip(page, self._client.run(call), strict=True))
             if share and not hold and not self._client.ask("EXISTS", self._own.journal(share)):
                 # Whoever begins to lead at this queue reads its rows after that. Nobody would ever drop these claims.
                 self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
@@ -378,25 +407,19 @@ class Promotion(StorePart):
             found.setdefault(self._keys.slot_group(row.queue), []).append(row.seq)
         return found
 
-    def _run_each(self, operation: str, calls: Sequence[ScriptCall]) -> list[Any]:
-        return checked(self._client.run_each(operation, calls)[0]) if calls else []
+    def _run_each(self, calls: Sequence[Call[R]]) -> list[R]:
+        return checked(self._client.run_each(calls)[0]) if calls else []
 
-    def _promote_call(
-        self, journal: str, token: int, queue: str, page: list[Row], hold: str
-    ) -> tuple[list[str], list[Any]]:
-        keys = [self._own.journal(queue), self._own.journal_guard(queue), *self._client.stored(queue)]
-        expire_ms = max(row.expire_ms for row in page)
-        args: list[Any] = [self._client.wake(queue), queue, expire_ms, journal, token, hold]
-        for row in page:
-            args += (row.seq, row.id, repr(row.due_ms), row.priority, row.body)
-        return keys, args
+    def _marker(self, queue: str) -> _Marker:
+        return _Marker(self._own.journal(queue), self._own.journal_guard(queue))
 
-
-def _heartbeat_of(reply: Sequence[Any]) -> Heartbeat:
-    word, latest, now, server = reply
-    return Heartbeat(as_text(word), int(latest or 0), float(now), as_text(server))
-
-
-def _election(reply: Sequence[Any]) -> Election:
-    word, *numbers = map(as_text, reply)
-    return Election(word, *(int(number or 0) for number in numbers))
+    def _promote_call(self, journal: str, token: int, queue: str, page: list[Row], hold: str) -> Call[list[str]]:
+        return promote(
+            marker=self._marker(queue),
+            into=self._client.into(queue),
+            expire=max(row.expire_ms for row in page),
+            of=journal,
+            token=token,
+            hold=hold,
+            offers=((row.seq, row.id, repr(row.due_ms), row.priority, row.body) for row in page),
+        )

@@ -7,8 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 from celery_ext.periodic.keys import PeriodicKeys
 from kombu_delayq.message.fields import to_json
+from kombu_delayq.redis.operations import Args, HashKey, Key, Rows, Stored, operation
 from kombu_delayq.redis.replies import checked
-from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.client import Into, StoreClient
+from kombu_delayq.store.leases import lead, release
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer
@@ -98,6 +100,16 @@ class Wishes(NamedTuple):
     requests: Mapping[str, str]
 
 
+@operation()
+def arm(
+    *, periodic: HashKey, into: Into, expire: int, token: int, runs: Rows[tuple[str, str, int, Key, str, int, Key]]
+) -> list[str]: ...
+@operation()
+def disarm(
+    *, periodic: HashKey, keys: Stored, counts: Key, token: int | None, state: str, entries: Args[str]
+) -> tuple[str, int]: ...
+
+
 class PeriodicStore(StorePart):
     """Arms periodic entries. Of each entry, each run is stored once."""
 
@@ -139,12 +151,13 @@ class PeriodicStore(StorePart):
 
     def take_lease(self, name: str) -> bool:
         """Takes or renews the lease of the process that arms, if it is free. Returns whether the caller holds it."""
-        _, rank, _ = self._client.run("lead", [self._keys.queues, self._own.lease], [name, LEASE_MS])
-        return bool(rank == 1)
+        leases = [self._own.lease]
+        _, rank, _ = self._client.run(lead(queues=self._keys.queues, leases=leases, name=name, ttl=LEASE_MS))
+        return rank == 1
 
     def end_lease(self, name: str) -> None:
         """Gives the lease back, if it is held under this name."""
-        self._client.run("release", [self._own.lease], [name])
+        self._client.run(release(leases=[self._own.lease], name=name))
 
     def leader(self) -> str | None:
         """Returns the name of the process that arms."""
@@ -180,16 +193,13 @@ class PeriodicStore(StorePart):
         Raises:
             Superseded: Nothing was stored.
         """
-        client = self._client
-        keys = [self._own.notes(queue), *client.stored(queue)]
-        args = [client.wake(queue), queue, expire_ms, token]
-        args += chain.from_iterable((run.entry, run.digest, run.at_ms, *run.offer) for run in runs)
-        self._keys.check_queue(queue)
-        word, *words = client.run("arm", keys, args)
-        if as_text(word) == "superseded":
+        periodic, into = self._own.notes(queue), self._client.into(queue)
+        rows = ((run.entry, run.digest, run.at_ms, *run.offer) for run in runs)
+        word, *words = self._client.run(arm(periodic=periodic, into=into, expire=expire_ms, token=token, runs=rows))
+        if word == "superseded":
             raise Superseded(int(words[0]))
         self._registry.note(queue, word)
-        return list(map(as_text, words))
+        return words
 
     def disarm(
         self,
@@ -213,12 +223,12 @@ class PeriodicStore(StorePart):
         Raises:
             Superseded: Nothing was removed.
         """
-        keys = [self._own.notes(queue), *self._client.stored(queue)]
-        args = [self._keys.counts(queue), "" if token is None else token, state, *entries]
-        word, number = self._client.run("disarm", keys, args)
-        if as_text(word) == "superseded":
-            raise Superseded(int(number))
-        return int(number)
+        periodic, keys, counts = self._own.notes(queue), self._client.stored(queue), self._keys.counts(queue)
+        call = disarm(periodic=periodic, keys=keys, counts=counts, token=token, state=state, entries=entries)
+        word, number = self._client.run(call)
+        if word == "superseded":
+            raise Superseded(number)
+        return number
 
     def note_purge(self, queue: str) -> None:
         """Notes that a purge has removed the runs that were armed in a queue. The process that arms looks anew."""

@@ -6,9 +6,10 @@ from typing import NamedTuple
 from redis.exceptions import NoScriptError
 
 from kombu_delayq.redis.errors import is_full
+from kombu_delayq.redis.operations import Stored, ZSetKey, operation
 from kombu_delayq.redis.replies import Command, checked
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.lookup import warn_not_ended
+from kombu_delayq.store.client import Into, StoreClient
+from kombu_delayq.store.lookup import cancel_chains, warn_not_ended
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer
@@ -30,6 +31,14 @@ class CancelledChains(NamedTuple):
 
     queues: list[str]
     chains: set[str]
+
+
+@operation()
+def step(*, into: Into, expire: int, chain: str, offer: Offer, stores: bool) -> str: ...
+@operation()
+def check_chain(*, cancelled: ZSetKey, chains: ZSetKey, ttl: int, most: int, identity: bytes, due: str) -> str: ...
+@operation()
+def undo_step(*, keys: Stored, identity: bytes, sha: str) -> str: ...
 
 
 class DelayChains(StorePart):
@@ -63,21 +72,23 @@ class DelayChains(StorePart):
         """
         if not self.check_chain(offer):
             return "cancelled"
-        args = [self._client.wake(queue), queue, expire_ms, chain, *offer, int(stores)]
-        word = as_text(self._registry.run("step", queue, self._client.stored(queue), args))
+        call = step(into=self._client.into(queue), expire=expire_ms, chain=chain, offer=offer, stores=stores)
+        word = self._registry.run(queue, call)
         if stores and word != "waits" and not self.check_chain(offer) and self.undo_step(queue, offer):
             return "cancelled"
         return word
 
     def check_chain(self, offer: Offer) -> bool:
         """Asks whether a chain may take this step, and notes when it is due; False if the chain was cancelled."""
-        args = [self._ttl_ms, KNOWN_CHAINS, as_bytes(offer.id), offer.due]
-        return as_text(self._client.run("check_chain", self._of_chains, args)) == "ready"
+        call = check_chain(
+            **self._of_chains, ttl=self._ttl_ms, most=KNOWN_CHAINS, identity=as_bytes(offer.id), due=offer.due
+        )
+        return self._client.run(call) == "ready"
 
     def undo_step(self, queue: str, offer: Offer) -> bool:
         """Takes a message that was just stored out of the store again. False if somebody else has taken it."""
-        args = [as_bytes(offer.id), digest(offer.body)]
-        return as_text(self._client.run("undo_step", self._client.stored(queue), args)) == "undone"
+        call = undo_step(keys=self._client.stored(queue), identity=as_bytes(offer.id), sha=digest(offer.body))
+        return self._client.run(call) == "undone"
 
     def cancel_chains(self, ids: Sequence[str], *, in_use: bool = False) -> CancelledChains:
         """Notes ids whose delay chains must take no further step, then reads the names of all queues; one round trip.
@@ -89,14 +100,12 @@ class DelayChains(StorePart):
             ids: Task ids.
             in_use: Whether the caller knows that chains are in use. Otherwise Redis may keep only the latest notes.
         """
-        args = [self._ttl_ms, NOTES_WITHOUT_CHAINS, int(in_use), *map(as_bytes, ids)]
-        note = self._client.evalsha_command("cancel_chains", self._of_chains, args)
+        most, keys = NOTES_WITHOUT_CHAINS, map(as_bytes, ids)
+        call = cancel_chains(**self._of_chains, ttl=self._ttl_ms, most=most, in_use=in_use, ids=keys)
         read: Command = ("SMEMBERS", self._keys.queues)
-        known, queues = self._client.replies([note, read])
+        known, queues = self._client.replies([self._client.command(call), read])
         if isinstance(known, NoScriptError):
-            known, queues = self._client.replies(
-                [self._client.eval_command("cancel_chains", self._of_chains, args), read]
-            )
+            known, queues = self._client.replies([self._client.command(call, by_text=True), read])
         if is_full(known):
             warn_not_ended(known)
             known = []
@@ -116,8 +125,8 @@ class DelayChains(StorePart):
             self._is_noted = True
 
     @property
-    def _of_chains(self) -> list[str]:
-        return [self._keys.cancelled, self._keys.chains]
+    def _of_chains(self) -> dict[str, str]:
+        return {"cancelled": self._keys.cancelled, "chains": self._keys.chains}
 
     @property
     def _ttl_ms(self) -> int:

@@ -3,30 +3,45 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from kombu_delayq.options import Options
-from kombu_delayq.redis import pools, scripts
+from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.errors import is_of_node
+from kombu_delayq.redis.operations import Call, HashKey, Key, ListKeys, Priorities, Rows, Stored, operation
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.text import as_text
 
-#: Operations whose second run answers differently, because the first has removed the messages. If the reply is lost,
-#: redis-py must not repeat them: a wrong answer would hide the error.
-NEVER_REPEATED = frozenset(("cancel", "run_now", "replay", "fetch", "discard"))
+R = TypeVar("R")
 
 #: Of how many queues a part of the store remembers something, such as the names of their keys.
 MOST_QUEUES = 1000
 
-#: KEYS and ARGV of a script, and the layout that it works on.
-ScriptCall = tuple[list[str], list[Any], str]
+
+class Into(NamedTuple):
+    """What an operation gets of a queue into which it puts messages."""
+
+    keys: Stored
+    wake: Key
+    queue: Key
+
+
+class Lists(NamedTuple):
+    """What an operation gets of a queue to whose lists it pushes messages."""
+
+    ready: ListKeys
+    list_of: Priorities
+
+
+@operation(layout="hash")
+def count_minute(*, counters: HashKey, grown: Rows[tuple[str, int]]) -> Any: ...
 
 
 class StoreClient(RedisCommands):
@@ -65,46 +80,42 @@ class StoreClient(RedisCommands):
         """
         return (RedisError, OSError) if self.keys.slots else (ResponseError,)
 
-    def script(self, operation: str, layout: str | None = None) -> scripts.Script:
-        """Returns an operation's script for a layout, by default the store's own."""
-        return scripts.load(operation, layout or self.layout)
-
-    def run(self, operation: str, keys: list[str], args: list[Any], layout: str | None = None) -> Any:
-        """Runs a script; one round trip. Returns its reply."""
-        act = self.ask_once if operation in NEVER_REPEATED else self.ask
+    def run(self, call: Call[R]) -> R:
+        """Runs a script; one round trip. Returns what it replies."""
+        act = self.ask_once if call.operation.once else self.ask
         try:
-            return act(*self.evalsha_command(operation, keys, args, layout))
+            reply = act(*self.command(call))
         except NoScriptError:
-            return act(*self.eval_command(operation, keys, args, layout))
+            reply = act(*self.command(call, by_text=True))
+        return call.operation.read(reply)
 
-    def run_directly(self, operation: str, keys: list[str], args: list[Any], *rest: Any) -> Any:
+    def run_directly(self, call: Call[R], *rest: Any) -> R:
         """Runs a script as ``run`` does, in less time: for operations of single calls, whose time publishers feel.
 
         Args:
-            operation: The operation, none of ``NEVER_REPEATED``.
-            keys: KEYS.
-            args: The first of ARGV, the same in many calls: texts, bytes and integers.
-            *rest: The others.
+            call: A call that is the same many times, of an operation that may be repeated. Its arguments are texts,
+                bytes and integers.
+            *rest: All further ARGV.
         """
         try:
-            return self.ask_directly(self.evalsha_command(operation, keys, args), *rest)
+            reply = self.ask_directly(self.command(call), *rest)
         except NoScriptError:
-            return self.ask(*self.eval_command(operation, keys, [*args, *rest]))
+            reply = self.ask(*self.command(call, by_text=True), *rest)
+        return call.operation.read(reply)
 
     def run_each(
-        self, operation: str, calls: Iterable[ScriptCall], around: Sequence[Command] = (), *, again: bool = True
+        self, calls: Iterable[Call[Any]], around: Sequence[Command] = (), *, again: bool = True
     ) -> tuple[list[Any], list[tuple[Any, Any]]]:
-        """Runs one script several times in one round trip, with commands ``around`` it: before, and ``again`` after.
+        """Runs scripts in one round trip, with commands ``around`` them: before, and ``again`` after.
 
         Returns:
-            The replies of the script, and for each command of ``around`` both replies, the second one None if it was
+            The replies of the scripts, and for each command of ``around`` both replies, the second one None if it was
             not sent again; errors of Redis are among them.
         """
         calls = list(calls)
-        once = operation in NEVER_REPEATED
-        runs = [self.evalsha_command(operation, *call) for call in calls]
+        once = any(call.operation.once for call in calls)
         behind = around if again else ()
-        found = self.replies([*around, *runs, *behind], once=once)
+        found = self.replies([*around, *map(self.command, calls), *behind], once=once)
         before, replies, after = (
             found[: len(around)],
             found[len(around) :][: len(calls)],
@@ -112,27 +123,41 @@ class StoreClient(RedisCommands):
         )
         unknown = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:
-            evals = [self.eval_command(operation, *calls[at]) for at in unknown]
+            evals = [self.command(calls[at], by_text=True) for at in unknown]
             more = self.replies([*evals, *behind], once=once)  # ``behind`` again: it has to follow all runs
             for at, reply in zip(unknown, more, strict=False):
                 replies[at] = reply
             after = more[len(evals) :]
-        return replies, list(zip_longest(before, after))
+        read = [
+            reply if isinstance(reply, Exception) else call.operation.read(reply)
+            for call, reply in zip(calls, replies, strict=True)
+        ]
+        return read, list(zip_longest(before, after))
 
-    def evalsha_command(self, operation: str, keys: list[str], args: list[Any], layout: str | None = None) -> Command:
-        """Returns the command that runs a script by its SHA. It fails if Redis does not know the script."""
-        return ("EVALSHA", self.script(operation, layout).sha, len(keys), *keys, *args)
+    def command(self, call: Call[Any], *, by_text: bool = False) -> Command:
+        """Returns the command that runs a script by its SHA, which fails if Redis does not know the script.
 
-    def eval_command(self, operation: str, keys: list[str], args: list[Any], layout: str | None = None) -> Command:
-        """Returns the command that runs a script from its text.
-
-        A command that is sent with others has no SHA: if Redis has flushed its script cache, it would fail.
+        Args:
+            call: The call.
+            by_text: Whether the command carries the script: one that is sent with others would fail if Redis has
+                flushed its script cache.
         """
-        return ("EVAL", self.script(operation, layout).text, len(keys), *keys, *args)
+        text, sha = call.operation.script(call.layout or self.layout)
+        return ("EVAL" if by_text else "EVALSHA", text if by_text else sha, len(call.keys), *call.keys, *call.args)
 
     def count_dead(self, queue: str, number: int) -> Command:
         """Returns the command that counts messages which a queue gets as dead letters, to be sent beside others."""
-        return self.eval_command("count_minute", [self.keys.counts(queue)], ["dead", number])
+        call = count_minute(counters=self.keys.counts(queue), grown=[("dead", number)])
+        return self.command(call, by_text=True)
+
+    def into(self, queue: str, layout: str | None = None) -> Into:
+        """Returns what an operation gets of a queue into which it puts messages, and checks its name."""
+        self.keys.check_queue(queue)
+        return Into(self.stored(queue, layout), self.wake(queue, layout), queue)
+
+    def lists(self, queue: str) -> Lists:
+        """Returns what an operation gets of a queue to whose lists it pushes messages."""
+        return Lists(self.ready(queue), self.list_of_priority)
 
     def stored(self, queue: str, layout: str | None = None) -> list[str]:
         """Returns the four keys of a queue's delayed messages, by default in the store's own layout."""

@@ -13,8 +13,9 @@ from redis.exceptions import RedisError
 from kombu_delayq.message.pages import pages
 from kombu_delayq.processes import this_process
 from kombu_delayq.redis import pools
+from kombu_delayq.redis.operations import Args, Call, HashKey, ZSetKey, operation
 from kombu_delayq.redis.replies import checked, time_ms
-from kombu_delayq.store.client import ScriptCall, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.keys import glob_escaped
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
@@ -53,6 +54,22 @@ def http_consumer(caller: str, lease: str) -> str:
         lease: Number of messages and random characters, with a hyphen in between.
     """
     return f"{HTTP}:{quote(caller, safe='')}:{lease}"
+
+
+@operation()
+def heartbeat(
+    *,
+    consumers: ZSetKey,
+    consumed: HashKey,
+    unacked_index: ZSetKey,
+    consumer: str,
+    ttl: int,
+    about: str,
+    is_new: bool,
+    tags: Args[str],
+) -> str: ...
+@operation()
+def fence(*, consumers: ZSetKey, names: Args[str]) -> list[str]: ...
 
 
 class Consumers(StorePart):
@@ -133,7 +150,7 @@ class Consumers(StorePart):
         """
         group = self._keys.slot_group(next(iter(queues), "")) if group is None else group
         calls = self._heartbeat_calls(LeaseHeartbeat(consumer, group, queues, tags, is_new, subscribed), ttl_s)
-        return all(as_text(self._client.run("heartbeat", *call[:2])) != "ended" for call in calls)
+        return all(self._client.run(call) != "ended" for call in calls)
 
     def heartbeat_each(self, heartbeats: Sequence[LeaseHeartbeat]) -> list[bool | Exception]:
         """Renews leases in several slot groups, as ``heartbeat`` does; one round trip to each node.
@@ -141,12 +158,11 @@ class Consumers(StorePart):
         Returns:
             For each whether the consumer has the lease, or an error.
         """
-        calls = [self._heartbeat_calls(heartbeat) for heartbeat in heartbeats]
-        replies = iter(self._client.run_each("heartbeat", chain.from_iterable(calls))[0])
+        calls = [self._heartbeat_calls(one) for one in heartbeats]
+        replies = iter(self._client.run_each(chain.from_iterable(calls))[0])
         found = [[next(replies) for _ in of_group] for of_group in calls]
         return [
-            next((each for each in of_group if isinstance(each, Exception)), None)
-            or "ended" not in map(as_text, of_group)
+            next((each for each in of_group if isinstance(each, Exception)), None) or "ended" not in of_group
             for of_group in found
         ]
 
@@ -255,8 +271,9 @@ class Consumers(StorePart):
         Returns:
             The names of those consumers; the others have renewed their lease meanwhile.
         """
-        keys = [self._keys.consumers(queue)]
-        return [as_text(name) for page in pages(consumers, PAGE) for name in self._client.run("fence", keys, page)]
+        key = self._keys.consumers(queue)
+        calls = (fence(consumers=key, names=page) for page in pages(consumers, PAGE))
+        return [name for call in calls for name in self._client.run(call)]
 
     def tags_of(self, consumers: Collection[str], queue: str) -> dict[str, list[str]]:
         """Finds what consumers hold, by going once through all messages of a slot group that anybody holds.
@@ -293,16 +310,25 @@ class Consumers(StorePart):
         notes = self._client.ask("HMGET", self._keys.unacked(queue), *tags)
         return [Held(tag, note) for tag, note in zip(tags, notes, strict=True) if note is not None]
 
-    def _heartbeat_calls(self, heartbeat: LeaseHeartbeat, ttl_s: float | None = None) -> list[ScriptCall]:
+    def _heartbeat_calls(self, of: LeaseHeartbeat, ttl_s: float | None = None) -> list[Call[str]]:
         ttl_s = self._client.options.consumer_ttl if ttl_s is None else ttl_s
-        of_hand = {"held": len(heartbeat.tags), "held_s": heartbeat.held_s}
-        process = {"process": this_process()} if heartbeat.subscribed else {}
-        known = {"queues": sorted(heartbeat.queues), "subscribed": heartbeat.subscribed}
+        of_hand = {"held": len(of.tags), "held_s": of.held_s}
+        process = {"process": this_process()} if of.subscribed else {}
+        known = {"queues": sorted(of.queues), "subscribed": of.subscribed}
         about = json.dumps({**known, **process, **of_hand})
-        args = [heartbeat.consumer, round(ttl_s * 1000), about, int(heartbeat.is_new)]
-        of_group = self._keys.consumers, self._keys.consumed, self._keys.unacked_index
-        keys = [key(heartbeat.group) for key in of_group]
-        return [(keys, [*args, *page], self._client.layout) for page in [*pages(heartbeat.tags, PAGE)] or [[]]]
+        return [
+            heartbeat(
+                consumers=self._keys.consumers(of.group),
+                consumed=self._keys.consumed(of.group),
+                unacked_index=self._keys.unacked_index(of.group),
+                consumer=of.consumer,
+                ttl=round(ttl_s * 1000),
+                about=about,
+                is_new=of.is_new,
+                tags=page,
+            )
+            for page in [*pages(of.tags, PAGE)] or [[]]
+        ]
 
     def _rows(self, stop: int, groups: Sequence[str] | None = None) -> tuple[float, dict[str, _Rows | Exception]]:
         """Reads the leases of slot groups, by default of all, up to a number in each; errors are among the results."""

@@ -12,6 +12,8 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.dead_letters import buried_ms
 from kombu_delayq.redis.errors import wrong_type
+from kombu_delayq.redis.operations import Key, ListKey, Rows, operation
+from kombu_delayq.store.leases import lead, release
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import without_bodies
 from kombu_delayq.text import as_bytes, as_text
@@ -128,6 +130,10 @@ def next_count(page: Sequence[bytes]) -> int:
     return max(1, min(PAGE, PAGE_BYTES // max(size, 1)))
 
 
+@operation(once=True)
+def replay(*, dead: ListKey, counts: Key, letters: Rows[tuple[int, bytes, str]]) -> list[int]: ...
+
+
 class DeadLetters(StorePart):
     """Reads queues of dead letters, and sends their messages on. All calls are short, however much a queue holds."""
 
@@ -219,11 +225,11 @@ class DeadLetters(StorePart):
         return dropped
 
     def _hold(self, queue: str, name: str) -> bool:
-        args = [name, round(REPLAYING_TTL_S * 1000)]
-        return as_text(self._client.run("lead", [self._keys.queues, self._keys.replaying(queue)], args)[0]) == name
+        leases, ttl_ms = [self._keys.replaying(queue)], round(REPLAYING_TTL_S * 1000)
+        return self._client.run(lead(queues=self._keys.queues, leases=leases, name=name, ttl=ttl_ms))[0] == name
 
     def _release(self, queue: str, name: str) -> None:
-        self._client.run("release", [self._keys.replaying(queue)], [name])
+        self._client.run(release(leases=[self._keys.replaying(queue)], name=name))
 
     def replay(self, queue: str, key: str, letters: Mapping[int, Letter]) -> list[int]:
         """Takes dead letters out of their list and sends them to their goals. All others stay where they are.
@@ -241,10 +247,10 @@ class DeadLetters(StorePart):
         """
         letters = self._push(key, letters)
         newest_first = sorted(letters, reverse=True)
-        args: list[str | bytes | int] = [self._keys.counts(queue)]
-        for older in newest_first:
-            args += [older, letters[older].message, "replay" if letters[older].to == "queue" else "drop"]
-        taken = self._client.run("replay", [key], args) if letters else []
+        counters = {older: "replay" if letter.to == "queue" else "drop" for older, letter in letters.items()}
+        rows = [(older, letters[older].message, counters[older]) for older in newest_first]
+        call = replay(dead=key, counts=self._keys.counts(queue), letters=rows)
+        taken = self._client.run(call) if letters else []
         return sorted(older for older, is_taken in zip(newest_first, taken, strict=True) if is_taken)
 
     def _push(self, key: str, letters: Mapping[int, Letter]) -> Mapping[int, Letter]:

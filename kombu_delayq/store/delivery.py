@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
@@ -12,8 +12,10 @@ from redis.exceptions import NoPermissionError, ResponseError
 from kombu_delayq.message.once import Became
 from kombu_delayq.options import LAYOUTS, QueueLimits
 from kombu_delayq.redis.commands import SendAhead
+from kombu_delayq.redis.operations import Call, HashKey, Key, ListKey, Rows, Stored, StringKey, ZSetKeys, operation
 from kombu_delayq.redis.replies import Command, time_ms
-from kombu_delayq.store.client import MOST_QUEUES, ScriptCall, StoreClient
+from kombu_delayq.store.client import MOST_QUEUES, Into, Lists, StoreClient
+from kombu_delayq.store.fetching import HeldKeys
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.part import StorePart
@@ -37,13 +39,48 @@ logger = get_logger(__name__)
 PAGE_TTL_MS = 120_000
 
 
+class Batch(NamedTuple):
+    """What a transfer gets of a queue beside its lists."""
+
+    keys: Stored
+    most: int
+    max_bytes: int
+    counts: Key
+
+
+@operation()
+def offer(*, into: Into, expire: int, rows: Rows[Offer]) -> Offered: ...
+@operation()
+def offer_once(
+    *, into: Into, expire: int, mode: str, count: int, returning: bool, rows: Rows[Offer]
+) -> tuple[str, list[str], list[str], list[bytes]]: ...
+@operation()
+def put(
+    *, sender: StringKey, into: Into, expire: int, number: int, ttl: int, lists: Lists, rows: Rows[Offer]
+) -> str: ...
+@operation()
+def adopt(*, into: Into, expire: int, held: HeldKeys, tag: str, offer: Offer) -> str: ...
+@operation()
+def give_back(*, ready: ListKey, body: str) -> int: ...
+@operation(layout="hash")
+def heads(*, dues: ZSetKeys) -> list[float | None]: ...
+@operation()
+def transfer(*, batch: Batch, lists: Lists) -> tuple[int, int, float | None, float, float | None]: ...
+@operation()
+def transfer_limited(
+    *, batch: Batch, bucket: HashKey, limits: QueueLimits, lists: Lists
+) -> tuple[int, int, float | None, float, float | None, int, bool, list[Any]]: ...
+@operation()
+def bury(*, keys: Stored, counts: Key, rows: Rows[tuple[bytes, bytes, str, Key]]) -> tuple[int, int, list[int]]: ...
+
+
 class Delivery(StorePart):
     """Takes messages in and transfers due messages: for publishers, consumers and transfer workers."""
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client, registry)
         self._ready = lru_cache(MOST_QUEUES)(client.ready)
-        self._address = lru_cache(MOST_QUEUES)(self._address_of)
+        self._empty_offer = lru_cache(MOST_QUEUES)(self._offer_of_none)
         options = client.options
         self._had_heads: frozenset[str] = frozenset()  # queues that had messages at the last look
         #: The store's own layout, and the other one, whose messages are drained as long as Redis allows it.
@@ -58,9 +95,9 @@ class Delivery(StorePart):
             offers: The messages. A few hundred at a time keep Redis responsive.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
-        reply = self._client.run_directly("offer", *self._offer_start(queue, expire_ms), *chain.from_iterable(offers))
-        self._registry.note(queue, reply[0])
-        return Offered(as_text(reply[0]), *reply[1:])
+        reply = self._client.run_directly(self._empty_offer(queue, expire_ms), *chain.from_iterable(offers))
+        self._registry.note(queue, reply.place)
+        return reply
 
     def offer_once(self, queue: str, mode: str, *offers: Offer, expire_ms: int = 0) -> list[Became]:
         """Stores messages unless messages of their ids or waiting keys wait in this queue, or in place of those.
@@ -83,18 +120,17 @@ class Delivery(StorePart):
     ) -> tuple[list[Became], set[tuple[int, bytes]]]:
         """Does what ``offer_once`` does, and returns priority and body of each message that went, too."""
         words, gone = self._offer_once(queue, mode, offers, expire_ms, returning=True)
-        return words, {(int(one[:1]), one[1:]) for one in map(as_bytes, gone)}
+        return words, {(int(one[:1]), one[1:]) for one in gone}
 
     def _offer_once(
         self, queue: str, mode: str, offers: Sequence[Offer], expire_ms: int, *, returning: bool
     ) -> tuple[list[Became], list[bytes]]:
-        keys, args = self._offer_start(queue, expire_ms)
-        rows = chain.from_iterable(offers)
-        reply = self._client.run("offer_once", keys, [*args, mode, MAX_DUPLICATES, int(returning), *rows])
-        place, words, ids, gone = reply
+        into, count = self._client.into(queue), MAX_DUPLICATES
+        call = offer_once(into=into, expire=expire_ms, mode=mode, count=count, returning=returning, rows=offers)
+        place, words, ids, gone = self._client.run(call)
         self._registry.note(queue, place)
-        found: list[Any] = ["added" if (word := as_text(one)) == "repeated" else word for one in words]
-        return list(map(Became, found, map(as_text, ids))), gone
+        found: list[Any] = ["added" if word == "repeated" else word for word in words]
+        return list(map(Became, found, ids)), gone
 
     def push(self, queue: str, offer: Offer, expire_ms: int = 0) -> None:
         """Pushes a message to its queue, as kombu does with one that is due at once; one round trip.
@@ -123,8 +159,8 @@ class Delivery(StorePart):
         """
         queues = set[str]()
         for queue, offers, expire_ms in offered:
-            keys, args = self._offer_start(queue, expire_ms)
-            send(*self._client.eval_command("offer", keys, [*args, *chain.from_iterable(offers)]))
+            call = offer(into=self._client.into(queue), expire=expire_ms, rows=offers)
+            send(*self._client.command(call, by_text=True))
             queues.add(queue)
         yield
         for queue in queues:
@@ -172,11 +208,16 @@ class Delivery(StorePart):
         return confirm
 
     def _put_command(self, queue: str, page: PageId, offers: Sequence[Offer], expire_ms: int) -> Command:
-        client = self._client
-        self._keys.check_queue(queue)
-        keys = [self._keys.sender(page.sender, queue), *client.stored(queue), *client.ready(queue)]
-        args = [client.wake(queue), queue, expire_ms, page.number, PAGE_TTL_MS, *client.list_of_priority]
-        return client.eval_command("put", keys, [*args, *chain.from_iterable(offers)])
+        call = put(
+            sender=self._keys.sender(page.sender, queue),
+            into=self._client.into(queue),
+            expire=expire_ms,
+            number=page.number,
+            ttl=PAGE_TTL_MS,
+            lists=self._client.lists(queue),
+            rows=offers,
+        )
+        return self._client.command(call, by_text=True)
 
     def adopt(self, queue: str, offer: Offer, tag: str, expire_ms: int = 0) -> str:
         """Moves a message that a consumer holds into the store.
@@ -191,9 +232,8 @@ class Delivery(StorePart):
             ``first``, ``head`` or ``behind``, as in ``Offered``, if the store has the message now; ``due`` if it is due
             already by Redis's clock and stays with the consumer; ``gone`` if the consumer does not hold it any more.
         """
-        args = [self._client.wake(queue), queue, expire_ms, tag, *offer]
-        keys = [*self._client.stored(queue), self._keys.unacked_index(queue), self._keys.unacked(queue)]
-        return as_text(self._registry.run("adopt", queue, keys, args))
+        into, held = self._client.into(queue), HeldKeys(self._keys.unacked_index(queue), self._keys.unacked(queue))
+        return self._registry.run(queue, adopt(into=into, expire=expire_ms, held=held, tag=tag, offer=offer))
 
     def give_back(self, queue: str, priority: int, body: str) -> int:
         """Returns a message that a consumer could not keep to the list it came from, even in a full Redis.
@@ -201,7 +241,7 @@ class Delivery(StorePart):
         Returns the length of that list.
         """
         step = self._client.list_of_priority[priority]
-        return int(self._client.run("give_back", [self._client.ready(queue)[step]], [body]))
+        return self._client.run(give_back(ready=self._client.ready(queue)[step], body=body))
 
     def heads(self, queues: Sequence[str]) -> QueueHeads:
         """Reads when the next message of each queue is due, in either layout; at most two round trips.
@@ -237,9 +277,8 @@ class Delivery(StorePart):
         """
         if self._may_be_limited and (limits := self._client.options.limits_of(queue)) is not None:
             return self.transfer_limited(queue, limits, layout)
-        keys = [*self._client.stored(queue, layout), *self._client.ready(queue)]
-        args = [*self._batch(queue, layout), *self._client.list_of_priority]
-        return _transferred(*self._client.run("transfer", keys, args, layout))
+        call = transfer(batch=self._batch(queue, layout), lists=self._client.lists(queue))
+        return _transferred(*self._client.run(call.on(layout)))
 
     def transfer_limited(self, queue: str, limits: QueueLimits, layout: str | None = None) -> Transferred:
         """Moves a batch of messages that are due, as ``transfer`` does, within the limits of their queue.
@@ -249,17 +288,15 @@ class Delivery(StorePart):
             limits: What becomes of messages that are too late, and how fast messages may leave.
             layout: The layout in which the messages are kept, by default the store's own.
         """
-        client, layout = self._client, layout or self._client.layout
-        keys = [*client.stored(queue, layout), self._keys.bucket(queue), *client.ready(queue)]
-        args = [*self._batch(queue, layout), *("" if limit is None else limit for limit in limits)]
-        *usual, dropped, held_back, rows = client.run(
-            "transfer_limited", keys, [*args, *client.list_of_priority], layout
-        )
+        bucket, lists = self._keys.bucket(queue), self._client.lists(queue)
+        call = transfer_limited(bucket=bucket, batch=self._batch(queue, layout), limits=limits, lists=lists)
+        moved, lost, first, now, again, dropped, held_back, rows = self._client.run(call.on(layout))
         too_late = tuple(
             TooLate(as_bytes(key), as_bytes(due), int(priority or 0), as_bytes(body) if priority else None)
             for key, due, priority, body in rows_of(rows)
         )
-        return _transferred(*usual)._replace(dropped=dropped, held_back=bool(held_back), too_late=too_late)
+        done = _transferred(moved, lost, first, now, again)
+        return done._replace(dropped=dropped, held_back=held_back, too_late=too_late)
 
     def bury(self, delayed: DelayedQueue, letters: Sequence[tuple[TooLate, str | bytes]], to: str) -> tuple[int, int]:
         """Moves messages that are too late to a queue of dead letters; five round trips.
@@ -278,14 +315,14 @@ class Delivery(StorePart):
             moved or changed meanwhile are left alone.
         """
         self._keys.check_queue(to)
-        client, args = self._client, list[Any]([self._keys.counts(delayed.queue)])
-        for message, letter in letters:
-            args += [message.key, message.due, digest(message.body or b""), letter]
+        client, counts = self._client, self._keys.counts(delayed.queue)
+        rows = [(message.key, message.due, digest(message.body or b""), letter) for message, letter in letters]
         client.ask("SADD", self._keys.dead_letters, to)
         lists = client.ready(to)
         places = [(lists[client.list_of_priority[message.priority]], letter) for message, letter in letters]
         client.send([("LPUSH", *place) for place in places if place[1]], once=True)
-        buried, lost, untouched = client.run("bury", client.stored(*delayed), args, delayed.layout)
+        call = bury(keys=client.stored(*delayed), counts=counts, rows=rows)
+        buried, lost, untouched = client.run(call.on(delayed.layout))
         client.send([("LREM", places[at][0], 1, places[at][1]) for at in untouched if places[at][1]])
         if buried:
             with suppress(ResponseError):  # a Redis that refuses to count is no error
@@ -300,8 +337,7 @@ class Delivery(StorePart):
         errors = [reply for reply in found if isinstance(reply, Exception)]
         there = [queue for queue, reply in zip(empty, found, strict=True) if not isinstance(reply, Exception) and reply]
         asked = [queue for queue in dues if queue in read or queue in there]
-        calls: list[ScriptCall] = [(dues[queue], [], "hash") for queue in asked]
-        replies, _ = self._client.run_each("heads", calls)
+        replies, _ = self._client.run_each([heads(dues=dues[queue]) for queue in asked])
         errors += [reply for reply in replies if isinstance(reply, Exception)]
         refused = [error for error in errors if isinstance(error, ResponseError)]
         if refused:
@@ -309,33 +345,26 @@ class Delivery(StorePart):
         now_ms, due_ms = 0.0, dict[DelayedQueue, float]()
         for queue, reply in zip(asked, replies, strict=True):
             if not isinstance(reply, Exception):
-                now_ms = max(now_ms, float(reply[0]))
-                due_ms |= {
-                    DelayedQueue(queue, one): float(due) for one, due in zip(layouts, reply[1:], strict=True) if due
-                }
+                now_ms = max(now_ms, reply[0])
+                found_in = zip(layouts, reply[1:], strict=True)
+                due_ms |= {DelayedQueue(queue, one): due for one, due in found_in if due is not None}
         if not now_ms:
             now_ms = time_ms(self._client.redis.time())
         self._had_heads = self._had_heads.difference(queues).union(delayed.queue for delayed in due_ms)
         return QueueHeads(now_ms, due_ms)
 
-    def _batch(self, queue: str, layout: str | None) -> list[Any]:
-        """Returns the first arguments of a transfer: how much it moves at most, and the key of the counters."""
+    def _batch(self, queue: str, layout: str | None) -> Batch:
+        """Returns what a transfer gets of a queue: its keys, how much it moves at most, and where it counts that."""
         options, kept = self._client.options, LAYOUT_OF[layout or self._client.layout]
-        most = options.transfer_batch // kept.batch_share, options.transfer_batch_bytes // kept.bytes_share
-        return [*(max(number, 1) for number in most), self._keys.counts(queue)]
+        count, size = options.transfer_batch // kept.batch_share, options.transfer_batch_bytes // kept.bytes_share
+        keys, counts = self._client.stored(queue, layout), self._keys.counts(queue)
+        return Batch(keys, max(count, 1), max(size, 1), counts)
 
-    def _offer_start(self, queue: str, expire_ms: int) -> tuple[list[Any], list[Any]]:
-        """Returns KEYS of the script ``offer``, and those of ARGV that are the same for all messages of a queue."""
-        keys, announced = self._address(queue)
-        return keys, [*announced, expire_ms]
-
-    def _address_of(self, queue: str) -> tuple[list[Any], list[Any]]:
-        """Returns the keys of a queue, and where and how its new heads are announced, as Redis gets them."""
-        client = self._client
-        self._keys.check_queue(queue)
-        return list(map(as_bytes, client.stored(queue))), list(map(as_bytes, (client.wake(queue), queue)))
+    def _offer_of_none(self, queue: str, expire_ms: int) -> Call[Offered]:
+        """Returns the call of ``offer`` without its messages, with texts as Redis gets them."""
+        keys, wake, name = self._client.into(queue)
+        return offer(into=Into(map(as_bytes, keys), as_bytes(wake), as_bytes(name)), expire=expire_ms, rows=())
 
 
-def _transferred(moved: int, lost: int, first: Any, now: Any, head: Any) -> Transferred:
-    now_ms = float(now)
-    return Transferred(moved, lost, now_ms - float(first) if first else 0.0, now_ms, float(head) if head else None)
+def _transferred(moved: int, lost: int, first: float | None, now: float, head: float | None) -> Transferred:
+    return Transferred(moved, lost, 0.0 if first is None else now - first, now, head)

@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import count, groupby
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
+from kombu_delayq.redis.operations import Args, Call, HashKey, ListKeys, Rows, ZSetKey, operation
 from kombu_delayq.redis.replies import Command, checked, time_ms
 from kombu_delayq.store.client import MOST_QUEUES, StoreClient
 from kombu_delayq.store.part import StorePart
@@ -19,6 +20,37 @@ from kombu_delayq.text import as_bytes, as_text
 
 #: About the most bytes in the arguments of one call, or in what it fetches.
 PAGE_BYTES = 1_000_000
+
+
+class HeldKeys(NamedTuple):
+    """The keys of what consumers hold."""
+
+    unacked_index: ZSetKey
+    unacked: HashKey
+
+
+@operation(once=True)
+def fetch(
+    *,
+    consumers: ZSetKey,
+    held: HeldKeys,
+    paused: HashKey,
+    lists: ListKeys,
+    consumer: str,
+    first: int,
+    most: int,
+    max_bytes: int,
+    flights: int,
+    queues: int,
+    turns: bool,
+    names: Args[str],
+) -> Any: ...
+@operation()
+def ack(*, held: HeldKeys, tags: Args[str]) -> list[str]: ...
+@operation()
+def requeue(
+    *, held: HeldKeys, ready: ListKeys, place: str, rows: Rows[tuple[str, int, str | bytes, str]]
+) -> list[str]: ...
 
 
 class Fetching(StorePart):
@@ -36,7 +68,7 @@ class Fetching(StorePart):
         Raises:
             LeaseEnded: Nothing was taken.
         """
-        return self.fetched(request, self._client.run("fetch", *self._fetch_call(request)))
+        return self.fetched(request, self._client.run(self._fetch_call(request)))
 
     def fetch_command(self, request: Request, *, by_text: bool = False) -> Command:
         """Returns the command of ``fetch``, for a caller that reads its reply later.
@@ -45,8 +77,7 @@ class Fetching(StorePart):
             request: What to take.
             by_text: Whether the command carries the script, because Redis has not known it.
         """
-        command = self._client.eval_command if by_text else self._client.evalsha_command
-        return command("fetch", *self._fetch_call(request))
+        return self._client.command(self._fetch_call(request), by_text=by_text)
 
     def fetched(self, request: Request, reply: Any) -> list[Fetched]:
         """Returns what a reply to ``fetch_command`` says.
@@ -82,17 +113,15 @@ class Fetching(StorePart):
             The tags that were held no more.
         """
         held = self._held(queue)
-        missing = (self.missing(self._client.run("ack", held, page)) for page in pages(tags, PAGE))
-        return [tag for page in missing for tag in page]
+        return [tag for page in pages(tags, PAGE) for tag in self._client.run(ack(held=held, tags=page))]
 
     def ack_command(self, tags: Sequence[str], queue: str, *, by_text: bool = False) -> Command:
         """Returns the command of ``ack`` for at most a few hundred tags; ``missing`` reads its reply."""
-        command = self._client.eval_command if by_text else self._client.evalsha_command
-        return command("ack", self._held(queue), list(tags))
+        return self._client.command(ack(held=self._held(queue), tags=tags), by_text=by_text)
 
     def missing(self, reply: Any) -> list[str]:
         """Returns what a reply to ``ack_command`` says: the tags that were held no more."""
-        return list(map(as_text, reply))
+        return ack.read(reply)
 
     def requeue(
         self,
@@ -172,7 +201,7 @@ class Fetching(StorePart):
             tags: The delivery tags.
             queue: As of ``ack``.
         """
-        scores = self._client.ask("ZMSCORE", self._held(queue)[0], *tags)
+        scores = self._client.ask("ZMSCORE", self._held(queue).unacked_index, *tags)
         return [tag for tag, score in zip(tags, scores, strict=True) if score is not None]
 
     def recover(self, request: Request) -> list[str]:
@@ -185,7 +214,7 @@ class Fetching(StorePart):
             The tags of the messages that went back to their queues.
         """
         tags = [f"{request.consumer}.{number}" for number in range(request.first, request.first + request.most)]
-        notes = self._client.ask("HMGET", self._held(request.queues[0])[1], *tags)
+        notes = self._client.ask("HMGET", self._held(request.queues[0]).unacked, *tags)
         rows = []
         for tag, noted in reversed([*zip(tags, notes, strict=True)]):
             note = None if noted is None else read_note(as_bytes(noted))
@@ -231,18 +260,17 @@ class Fetching(StorePart):
         """Returns the number of lists that a queue has."""
         return len(self._lists(queue))
 
-    def _keys_of_held(self, queue: str) -> list[str]:
-        return [self._keys.unacked_index(queue), self._keys.unacked(queue)]
+    def _keys_of_held(self, queue: str) -> HeldKeys:
+        return HeldKeys(self._keys.unacked_index(queue), self._keys.unacked(queue))
 
     def _requeue(self, messages: Sequence[Requeued], place: str, *, redelivers: bool) -> list[str]:
-        lists: dict[str, int] = {}
-        args: list[Any] = [place]
+        lists, rows = dict[str, int](), []
         for message in messages:
             ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
-            args += [message.tag, lists.setdefault(ready, len(lists)), message.body]
-            args.append(self._keys.counts(message.queue) if redelivers else "")
+            counts = self._keys.counts(message.queue) if redelivers else ""
+            rows.append((message.tag, lists.setdefault(ready, len(lists)), message.body, counts))
         held = self._held(messages[0].queue)
-        return self.missing(self._client.run("requeue", [*held, *lists], args))
+        return self._client.run(requeue(held=held, ready=lists, place=place, rows=rows))
 
     def _move(self, messages: Sequence[Requeued], place: str, taken_from: str) -> list[str]:
         """Puts messages into queues whose keys are elsewhere: first a copy is there, and then the original goes."""
@@ -267,22 +295,27 @@ class Fetching(StorePart):
         tag = "" if queue in request.unnoted else f"{request.consumer}.{number}"
         return Fetched(tag, queue, body)
 
-    def _fetch_call(self, request: Request) -> tuple[list[str], list[Any]]:
+    def _fetch_call(self, request: Request) -> Call[Any]:
         noted = [*(at.queue for at in request.in_flight), *request.queues]
-        routing = [("-" if queue in request.unnoted else "") + json.dumps(queue) for queue in noted]
         for queue in request.queues:
             self._keys.check_queue(queue)
-        consumer = request.consumer if request.most and not all(name in request.unnoted for name in noted) else ""
         group = self._group_of(request)
-        keys = [self._keys.consumers(group), *self._held(group), self._keys.paused(group)]
-        for at in request.in_flight:
-            ready, in_flight = self.in_flight_keys(at)
-            keys += [in_flight, ready]
+        in_flight = [key for at in request.in_flight for key in reversed(self.in_flight_keys(at))]
         of_queues = map(self._lists, request.queues)
-        keys += [ready for of_step in zip(*of_queues, strict=True) for ready in of_step]
-        bounds = [request.first, request.most, PAGE_BYTES]
-        counts = [len(request.in_flight), len(request.queues), int(request.in_turns)]
-        return keys, [consumer, *bounds, *counts, *routing]
+        return fetch(
+            consumers=self._keys.consumers(group),
+            held=self._held(group),
+            paused=self._keys.paused(group),
+            lists=[*in_flight, *(ready for of_step in zip(*of_queues, strict=True) for ready in of_step)],
+            consumer=request.consumer if request.most and not {*noted}.issubset(request.unnoted) else "",
+            first=request.first,
+            most=request.most,
+            max_bytes=PAGE_BYTES,
+            flights=len(request.in_flight),
+            queues=len(request.queues),
+            turns=request.in_turns,
+            names=[("-" if queue in request.unnoted else "") + json.dumps(queue) for queue in noted],
+        )
 
 
 def _count_of(error: Exception) -> int:

@@ -8,9 +8,10 @@ from typing import Any
 from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis.operations import Args, Call, ListKeys, ZSetKey, operation
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.client import ScriptCall
 from kombu_delayq.store.counts import BUCKET_FIELDS, QueueCounts, QueueStats, counts_of
+from kombu_delayq.store.fetching import HeldKeys
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.text import as_text
 
@@ -20,6 +21,14 @@ BOUNDS_A_CALL = 250
 QUEUES_A_ROUND_TRIP = 500
 #: Most messages in hand that one call of ``held_page`` looks at, and about the most bytes.
 HELD_COUNT, HELD_BYTES = 500, 300_000
+
+
+@operation()
+def stats(*, due: ZSetKey, ready: ListKeys) -> list[Any]: ...
+@operation()
+def due_counts(*, due: ZSetKey, bounds: Args[float]) -> list[int]: ...
+@operation()
+def held_page(*, held: HeldKeys, start: int, count: int, max_bytes: int) -> list[Any]: ...
 
 
 class Figures(StorePart):
@@ -38,8 +47,8 @@ class Figures(StorePart):
             redis.exceptions.NoPermissionError: The user's ACL allows none of the queues.
         """
         client = self._client
-        calls = [([client.due(queue), *client.ready(queue)], list[Any](), client.layout) for queue in queues]
-        return [_stats(queue, reply) for queue, reply in zip(queues, self._run_each("stats", calls), strict=True)]
+        replies = self._run_each([stats(due=client.due(queue), ready=client.ready(queue)) for queue in queues])
+        return [_stats(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
 
     def due_counts(self, queues: Sequence[str], bounds_ms: Sequence[float]) -> dict[str, list[int]]:
         """Counts how many messages of queues come due when.
@@ -58,10 +67,9 @@ class Figures(StorePart):
             redis.exceptions.NoPermissionError: The user's ACL allows none of the queues.
         """
         spans = range(0, len(bounds_ms) - 1, BOUNDS_A_CALL)
-        slices = [[repr(float(bound)) for bound in bounds_ms[at : at + BOUNDS_A_CALL + 1]] for at in spans]
+        slices = [list(map(float, bounds_ms[at : at + BOUNDS_A_CALL + 1])) for at in spans]
         dues = map(self._client.due, queues)
-        calls: list[ScriptCall] = [([due], bounds, self._client.layout) for due in dues for bounds in slices]
-        replies = iter(self._run_each("due_counts", calls))
+        replies = iter(self._run_each([due_counts(due=due, bounds=bounds) for due in dues for bounds in slices]))
         parts = {queue: [next(replies) for _ in slices] for queue in queues}
         return {
             queue: [count for part in found for count in part]
@@ -135,20 +143,21 @@ class Figures(StorePart):
         Returns:
             How many messages it has looked at, 0 at the end; and their number by queue.
         """
-        keys, found = [self._keys.unacked_index(""), self._keys.unacked("")], Counter[str]()
-        looked, *rows = self._client.run("held_page", keys, [start, HELD_COUNT, HELD_BYTES])
+        held, found = HeldKeys(self._keys.unacked_index(""), self._keys.unacked("")), Counter[str]()
+        call = held_page(held=held, start=start, count=HELD_COUNT, max_bytes=HELD_BYTES)
+        looked, *rows = self._client.run(call)
         for tail, count in zip(rows[0::2], rows[1::2], strict=True):
             found[_name_in(tail)] += count
         return looked, found
 
-    def _run_each(self, operation: str, calls: Sequence[ScriptCall]) -> list[Any]:
+    def _run_each(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Runs a script for each call. Errors of single queues are among the replies.
 
         Raises:
             redis.exceptions.NoPermissionError: All are refused.
             Exception: Any error that is no refusal of Redis. In a cluster, only if no node answers.
         """
-        of_pages = (self._client.run_each(operation, page)[0] for page in pages(calls, QUEUES_A_ROUND_TRIP))
+        of_pages = (self._client.run_each(page)[0] for page in pages(calls, QUEUES_A_ROUND_TRIP))
         replies = [reply for of_page in of_pages for reply in of_page]
         self._check(replies)
         if replies and all(isinstance(reply, NoPermissionError) for reply in replies):

@@ -8,10 +8,11 @@ part of a job that has ended, or has a later run, learns that, or is seen.
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
+from kombu_delayq.redis.operations import Args, Call, HashKey, Rows, StringKey, operation
 from kombu_delayq.redis.replies import Command, checked
-from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.client import Into, Lists, StoreClient
 from kombu_delayq.store.job_types import COMMITTED, Begun, Enqueued, Job, JobCounts, JobRun
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.part import StorePart
@@ -24,6 +25,39 @@ from kombu_delayq.text import as_bytes, as_text
 RENEWAL = 1 / 4
 #: What the part of a job counts, by the fields of its HASH.
 _COUNTED = ("enqueued", "kept", "replaced")
+
+
+class _Part(NamedTuple):
+    """The keys of a job's part in the slot of a queue, or of the whole."""
+
+    job: HashKey
+    guard: HashKey
+
+
+@operation()
+def begin(*, part: _Part, stream: StringKey, run: int, ttl: int, name: str, base: str) -> tuple[str, Any]: ...
+@operation()
+def enqueue(
+    *,
+    part: _Part,
+    into: Into,
+    run: int,
+    ttl: int,
+    depth: int,
+    mode: str,
+    count: int,
+    is_dated: bool,
+    lists: Lists,
+    offers: Rows[Offer],
+) -> list[Any]: ...
+@operation()
+def claim_ids(*, part: _Part, ttl: int, ids: Args[str]) -> list[Any]: ...
+@operation()
+def job_rate(*, job: HashKey, rate: float, count: int) -> float: ...
+@operation()
+def finish(*, part: _Part, run: int, word: str, ttl: int, base: str, counted: Args[str | int]) -> str: ...
+@operation()
+def close(*, job: HashKey, run: int, ttl: int) -> str: ...
 
 
 class BulkJobs(StorePart):
@@ -51,9 +85,10 @@ class BulkJobs(StorePart):
             stream: Name of the stream that the job belongs to, if any; ``of_stream`` finds the job by it.
         """
         self._complete(job)
-        keys = [*self._part(job.name), self._keys.stream(stream)]
-        word, base = self._client.run("begin", keys, [job.run, job.ttl_ms, job.name if stream else "", ""])
-        begun = Begun(as_text(word), float(base))
+        part, noted, name = self._part(job.name), self._keys.stream(stream), job.name if stream else ""
+        call = begin(part=part, stream=noted, run=job.run, ttl=job.ttl_ms, name=name, base="")
+        word, base = self._client.run(call)
+        begun = Begun(word, float(base))
         if begun.word == "open":
             self._begin_all_parts(job, begun.base_ms)
         return begun
@@ -80,8 +115,7 @@ class BulkJobs(StorePart):
         if wait_ms:
             return Enqueued("wait", wait_ms=wait_ms)
 
-        word, *numbers = self._registry.run("enqueue", queue, *self._enqueue_call(queue, job, offers))
-        done = _enqueued(as_text(word), numbers)
+        done = _enqueued(*self._registry.run(queue, self._enqueue_call(queue, job, offers)))
         self.job_rate(job, min(done.fresh - admitted, 0))
         return done
 
@@ -94,15 +128,13 @@ class BulkJobs(StorePart):
         """
         if job.max_rate or self._enter(queue, job) != "open":
             return []
-        keys, args = self._enqueue_call(queue, job, offers)
-        self._keys.check_queue(queue)
-        return [self._client.evalsha_command("enqueue", keys, args)]
+        return [self._client.command(self._enqueue_call(queue, job, offers))]
 
     def enqueued(self, queue: str, replies: Sequence[Any]) -> Enqueued:
         """Returns the result that is in the replies to ``enqueue_commands`` for a queue."""
         [[word, *numbers]] = replies
         self._registry.note(queue, numbers[-1] if numbers else word)
-        return _enqueued(as_text(word), numbers)
+        return _enqueued(word, *numbers)
 
     def claim_ids(self, job: JobRun, ids: Sequence[str]) -> Enqueued:
         """Claims ids, so that the job sends nothing more under them, to whichever queue.
@@ -119,8 +151,8 @@ class BulkJobs(StorePart):
         [state, run] = self._fields(job.name, "state", "run")
         word = _fence(state, run, job)
         if word == "open":
-            keys = [self._keys.job(job.name), self._keys.guard(job.name)]
-            word = as_text(self._client.run("claim_ids", keys, [job.ttl_ms, *ids])[0])
+            word, *_ = self._client.run(claim_ids(part=self._part(job.name), ttl=job.ttl_ms, ids=ids))
+            word = as_text(word)
         return Enqueued("enqueued" if word == "claimed" else word)
 
     def excluded(self, job: JobRun, ids: Sequence[str]) -> set[str]:
@@ -164,7 +196,7 @@ class BulkJobs(StorePart):
         """
         if not (job.max_rate and count):
             return 0.0
-        return float(self._client.run("job_rate", [self._keys.job(job.name)], [job.max_rate, count]))
+        return self._client.run(job_rate(job=self._keys.job(job.name), rate=job.max_rate, count=count))
 
     def finish(self, job: JobRun, word: str, counts: JobCounts | None = None) -> str:
         """Commits or aborts a job, so that none of its tasks can write any more.
@@ -181,7 +213,9 @@ class BulkJobs(StorePart):
             run has begun.
         """
         counted = [item for pair in (counts._asdict() if counts else {}).items() for item in pair]
-        state = as_text(self._client.run("finish", self._part(job.name), [job.run, word, job.ttl_ms, "", *counted]))
+        part = self._part(job.name)
+        call = finish(part=part, run=job.run, word=word, ttl=job.ttl_ms, base="", counted=counted)
+        state = self._client.run(call)
         if state != "superseded":
             self._end_parts(job, state)
         return state
@@ -192,7 +226,7 @@ class BulkJobs(StorePart):
         Returns:
             ``closed``; or, with nothing changed, ``superseded`` or ``unknown``.
         """
-        return as_text(self._client.run("close", [self._keys.job(job.name)], [job.run, job.ttl_ms]))
+        return self._client.run(close(job=self._keys.job(job.name), run=job.run, ttl=job.ttl_ms))
 
     def find(self, name: str) -> Job | None:
         """Returns what Redis remembers of a job, or None; two round trips at most."""
@@ -254,33 +288,37 @@ class BulkJobs(StorePart):
         run, closed, base = self._fields(job.name, "run", "closed", "base")
         if run is None or base is None or closed == run:
             return
-        args = [int(run), "aborted" if state == "aborted" else "committed", longer(job.ttl_ms), f"{float(base):.17g}"]
-        self._each("finish", [(self._part(job.name, queue), args) for queue in self._queues(job.name)])
+        word, since = "aborted" if state == "aborted" else "committed", f"{float(base):.17g}"
+        parts = [self._part(job.name, queue) for queue in self._queues(job.name)]
+        self._each(
+            [finish(part=one, run=int(run), word=word, ttl=longer(job.ttl_ms), base=since, counted=()) for one in parts]
+        )
         self.close(job._replace(run=int(run)))
         self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
 
-    def _enqueue_call(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> tuple[list[str], list[Any]]:
-        keys = [*self._part(job.name, queue), *self._keys_of(queue)]
-        limits = [job.run, longer(job.ttl_ms), job.max_depth]
-        once = [job.if_waiting, MAX_DUPLICATES, int(job.dated)]
-        args: list[Any] = [self._client.wake(queue), queue, *limits, *once, *self._client.list_of_priority]
-        for offer in offers:
-            args += offer
-        return keys, args
-
-    def _keys_of(self, queue: str) -> list[str]:
-        """Returns the keys that messages of a queue go into."""
-        return [*self._client.stored(queue), *self._client.ready(queue)]
+    def _enqueue_call(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Call[list[Any]]:
+        return enqueue(
+            part=self._part(job.name, queue),
+            into=self._client.into(queue),
+            run=job.run,
+            ttl=longer(job.ttl_ms),
+            depth=job.max_depth,
+            mode=job.if_waiting,
+            count=MAX_DUPLICATES,
+            is_dated=job.dated,
+            lists=self._client.lists(queue),
+            offers=offers,
+        )
 
     def _begin_parts(self, job: JobRun, base_ms: float, queues: Sequence[str]) -> list[str]:
-        args = [job.run, longer(job.ttl_ms), "", f"{base_ms:.17g}"]
-        calls = [([*self._part(job.name, queue), self._keys.stream(job.name, queue)], args) for queue in queues]
-        return [as_text(word) for word, _ in self._each("begin", calls)]
+        of_run = {"run": job.run, "ttl": longer(job.ttl_ms)}
+        keys = [(self._part(job.name, queue), self._keys.stream(job.name, queue)) for queue in queues]
+        base = f"{base_ms:.17g}"
+        calls = [begin(part=part, stream=stream, **of_run, name="", base=base) for part, stream in keys]
+        return [word for word, _ in self._each(calls)]
 
-    def _each(self, operation: str, calls: Sequence[tuple[list[str], list[Any]]]) -> list[Any]:
-        if not calls:
-            return []
-        return checked(self._client.run_each(operation, [(*call, self._client.layout) for call in calls])[0])
+    def _each(self, calls: Sequence[Call[Any]]) -> list[Any]:
+        return checked(self._client.run_each(calls)[0]) if calls else []
 
     def _queues(self, name: str) -> list[str]:
         """Returns the names of the queues in whose slots a job has a part."""
@@ -291,9 +329,9 @@ class BulkJobs(StorePart):
         [found] = self._client.send([("HMGET", self._keys.job(name), *fields)])  # an error names the key
         return list(found)
 
-    def _part(self, name: str, queue: str | None = None) -> list[str]:
-        """Returns the keys of a job's part in the slot of a queue, or of the whole: job and guard."""
-        return [self._keys.job(name, queue), self._keys.guard(name, queue)]
+    def _part(self, name: str, queue: str | None = None) -> _Part:
+        """Returns the keys of a job's part in the slot of a queue, or of the whole."""
+        return _Part(self._keys.job(name, queue), self._keys.guard(name, queue))
 
 
 def longer(ttl_ms: int) -> int:
@@ -313,7 +351,8 @@ def _fence(state: bytes | None, latest: bytes | None, job: JobRun) -> str:
     return "superseded" if job.run < int(latest) else "unknown"
 
 
-def _enqueued(word: str, numbers: Sequence[Any]) -> Enqueued:
+def _enqueued(word: str | bytes, *numbers: Any) -> Enqueued:
+    word = as_text(word)
     if word == "deep":
         return Enqueued(word, depth=int(numbers[0]))
     if word != "enqueued":

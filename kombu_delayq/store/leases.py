@@ -9,8 +9,8 @@ from redis.exceptions import NoPermissionError
 
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import is_of_node
+from kombu_delayq.redis.operations import Call, HashKey, SetKey, StringKeys, ZSetKey, operation
 from kombu_delayq.redis.replies import Command, checked, time_ms
-from kombu_delayq.store.client import ScriptCall
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import DelayedQueue, Head, WatchedHeads
 from kombu_delayq.text import as_bytes, as_text
@@ -31,19 +31,28 @@ class Lease(NamedTuple):
     rank: int
 
 
+@operation()
+def lead(*, queues: SetKey, leases: StringKeys, name: str, ttl: int) -> tuple[str, int, list[str]]: ...
+@operation()
+def release(*, leases: StringKeys, name: str) -> str: ...
+@operation()
+def watch_heads(*, due: ZSetKey, bucket: HashKey) -> tuple[float, float | None, bytes, float | None]: ...
+
+
 class Leases(StorePart):
     """Leases of transfer workers: one worker leads, and two standbys take over when it dies."""
 
     def lead(self, name: str) -> Lease:
         """Takes or renews the lease of the leading transfer worker, or one of its standbys', if one is free."""
         ttl_ms = round(self._client.options.lease_ttl * 1000)
-        leader, rank, queues = self._client.run("lead", [self._keys.queues, *self._keys.leases], [name, ttl_ms])
+        call = lead(queues=self._keys.queues, leases=self._keys.leases, name=name, ttl=ttl_ms)
+        leader, rank, queues = self._client.run(call)
         # Somebody else may have written a name that cannot be used.
-        return Lease(as_text(leader), sorted(filter(self._keys.is_usable, map(as_text, queues))), rank)
+        return Lease(leader, sorted(filter(self._keys.is_usable, queues)), rank)
 
     def release(self, name: str) -> bool:
         """Gives a lease back, the leader's or a standby's. Returns whether one was held under this name."""
-        return as_text(self._client.run("release", self._keys.leases, [name])) == "released"
+        return self._client.run(release(leases=self._keys.leases, name=name)) == "released"
 
     def leader(self) -> str | None:
         """Returns the name of the leading transfer worker."""
@@ -73,10 +82,9 @@ class Leases(StorePart):
         that nobody transfers, see ``AbandonedHeads``. A node that is away is no error as long as another one says what
         time it is.
         """
-        calls: list[ScriptCall] = [(self._head_keys(delayed), [], delayed.layout) for delayed in delayed_queues]
         asked: list[Command] = [*(("GET", key) for key in self._keys.leases), ("TIME",)]
         asked.append(("PUBSUB", "NUMSUB", self._keys.wake))
-        replies, before_and_after = self._client.run_each("watch_heads", calls, asked)
+        replies, before_and_after = self._client.run_each(map(self._watch_call, delayed_queues), asked)
         *leases, time, listeners = (before for before, _ in before_and_after)
         away = [isinstance(reply, Exception) and is_of_node(reply) for reply in (leases[0], *replies)]
         checked(reply for reply, is_away in zip((leases[0], *replies), away, strict=True) if not is_away)
@@ -88,8 +96,8 @@ class Leases(StorePart):
         if not found:
             checked([time])
         clocks = [] if isinstance(time, Exception) else [time_ms(time)]
-        now_ms = max([*clocks, *(float(reply[0]) for reply in found.values())])
-        heads = {delayed: _head(*head) for delayed, (_, *head) in found.items() if head[0]}
+        now_ms = max([*clocks, *(reply[0] for reply in found.values())])
+        heads = {delayed: _head(*head) for delayed, (_, *head) in found.items() if head[0] is not None}
         return WatchedHeads(now_ms, self._is_gone(leases, listeners), heads, frozenset(delayed_queues) - found.keys())
 
     def _is_gone(self, leases: Sequence[Any], listeners: Any) -> bool:
@@ -137,10 +145,11 @@ class Leases(StorePart):
         )
         return all(waits) and set(map(as_text, known_now)) == set(known)
 
-    def _head_keys(self, delayed: DelayedQueue) -> list[str]:
+    def _watch_call(self, delayed: DelayedQueue) -> Call[Any]:
         due, limits = self._client.due(*delayed), self._client.options.limits_of(delayed.queue)
-        return [due, self._keys.bucket(delayed.queue) if limits is not None and limits.rate is not None else due]
+        is_limited = limits is not None and limits.rate is not None
+        return watch_heads(due=due, bucket=self._keys.bucket(delayed.queue) if is_limited else due)
 
 
-def _head(due: Any, entry: Any, held: Any) -> Head:
-    return Head(max(float(due), float(held or 0)), as_bytes(entry), bool(held))
+def _head(due: float, entry: bytes, held: float | None) -> Head:
+    return Head(max(due, held or 0), entry, held is not None)

@@ -12,8 +12,9 @@ from kombu_delayq.errors import listed
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.errors import is_full
+from kombu_delayq.redis.operations import Args, Call, Key, Rows, Stored, ZSetKey, operation
 from kombu_delayq.redis.replies import Command
-from kombu_delayq.store.client import ScriptCall
+from kombu_delayq.store.client import Into, Lists
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
@@ -28,6 +29,8 @@ INDEX_COUNT = 100
 
 
 T = TypeVar("T")
+#: Makes a call of ``get`` or ``cancel`` of a queue and some ids.
+Find = Callable[[str, Sequence[str]], Call[list[Any]]]
 
 #: Largest number of further messages of one id that one call finds.
 MAX_DUPLICATES = 100
@@ -40,6 +43,24 @@ CHANGES_A_CALL = {"hash": 100, "redisson": 30, JOURNAL: 100}
 def warn_not_ended(error: BaseException) -> None:
     """Logs that a full Redis keeps no note of cancelled chains. What waits is removed: that frees memory."""
     logger.warning("delay chains whose step runs just now are not ended, only what waits is removed: %s", error)
+
+
+@operation()
+def get(*, keys: Stored, count: int, max_bytes: int, ids: Args[bytes]) -> list[Any]: ...
+@operation(once=True)
+def cancel(*, keys: Stored, count: int, max_bytes: int, counts: Key, ids: Args[bytes]) -> list[Any]: ...
+@operation(layout="redisson")
+def index(*, keys: Stored, last: Key, last_due: Key, tail: Key, count: int, max_bytes: int) -> list[Any]: ...
+@operation()
+def reschedule(*, into: Into, counts: Key, rows: Rows[tuple[bytes, str, str, str, bytes]]) -> list[str]: ...
+@operation(once=True)
+def run_now(*, keys: Stored, counts: Key, lists: Lists, rows: Rows[tuple[bytes, str, str, bytes]]) -> list[str]: ...
+@operation(once=True)
+def discard(*, keys: Stored, counts: Key, rows: Rows[tuple[bytes, str, str]]) -> list[str]: ...
+@operation()
+def cancel_chains(
+    *, cancelled: ZSetKey, chains: ZSetKey, ttl: int, most: float, in_use: bool, ids: Args[bytes]
+) -> list[int]: ...
 
 
 class NotSearched(RedisConnectionError):
@@ -103,7 +124,7 @@ class Lookup(StorePart):
         Raises:
             NotSearched: A node of a cluster is away, and not all ids were found elsewhere.
         """
-        return self._of_ids("get", queues, ids, {})
+        return self._of_ids(self._get, queues, ids, {})
 
     def cancel(
         self,
@@ -127,7 +148,7 @@ class Lookup(StorePart):
         found = {} if found is None else found
         self._searched = frozenset(queues)
         try:
-            return self._of_ids("cancel", queues, ids, found)
+            return self._of_ids(self._cancel, queues, ids, found)
         finally:
             self.end_chains({identity: found[identity] for identity in ids if identity in found})
 
@@ -151,9 +172,9 @@ class Lookup(StorePart):
         queues = sorted(self._searched)
         if not queues:
             return {*ids}
-        calls = [self._call("cancel", queue, ids) for queue in queues]
+        calls = [self._cancel(queue, ids) for queue in queues]
         known = ("SMEMBERS", self._keys.queues)
-        replies, [(names, _)] = self._client.run_each("cancel", calls, [known], again=False)
+        replies, [(names, _)] = self._client.run_each(calls, [known], again=False)
         unsearched = set[str]()
         away = {queue: reply for queue, reply in zip(queues, replies, strict=True) if _is_away(reply)}
         for queue, reply in zip(queues, replies, strict=True):
@@ -175,27 +196,30 @@ class Lookup(StorePart):
             self._searched = frozenset(now_known)
         return {*ids} if missing else unsearched
 
-    def _call(self, operation: str, queue: str, ids: Sequence[str]) -> ScriptCall:
-        counts = [self._keys.counts(queue)] if operation == "cancel" else []
-        args = [MAX_DUPLICATES, MAX_BYTES, *counts, *map(as_bytes, ids)]
-        return self._client.stored(queue), args, self._client.layout
+    def _get(self, queue: str, ids: Sequence[str]) -> Call[list[Any]]:
+        keys = self._client.stored(queue)
+        return get(keys=keys, count=MAX_DUPLICATES, max_bytes=MAX_BYTES, ids=map(as_bytes, ids))
+
+    def _cancel(self, queue: str, ids: Sequence[str]) -> Call[list[Any]]:
+        keys, counts = self._client.stored(queue), self._keys.counts(queue)
+        return cancel(keys=keys, count=MAX_DUPLICATES, max_bytes=MAX_BYTES, counts=counts, ids=map(as_bytes, ids))
 
     def _of_ids(
-        self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
+        self, find: Find, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
     ) -> dict[str, list[Waiting]]:
-        """Runs ``get`` or ``cancel``, also for messages of other clients that are not findable so far."""
-        away = self._search(operation, queues if ids else [], ids, found)
+        """Gets or cancels messages, also for messages of other clients that are not findable so far."""
+        away = self._search(find, queues if ids else [], ids, found)
         missing = [identity for identity in ids if identity not in found]
         if missing and LAYOUT_OF[self._client.layout].is_shared:
             grown = [queue for queue in queues if queue not in away and self._index(queue)]
-            away |= self._search(operation, grown, missing, found)
+            away |= self._search(find, grown, missing, found)
         for messages in found.values():
             messages.sort(key=lambda message: message.due_ms)
         _check_found(away, ids, found)
         return found
 
     def _search(
-        self, operation: str, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
+        self, find: Find, queues: Sequence[str], ids: Sequence[str], found: dict[str, list[Waiting]]
     ) -> dict[str, Exception]:
         """Searches queues for ids and adds what it finds.
 
@@ -210,8 +234,7 @@ class Lookup(StorePart):
         away: dict[str, Exception] = {}
         done = dict.fromkeys(queues, 0)  # how many of the ids were searched in each queue
         while done:
-            calls = [self._call(operation, queue, ids[count:]) for queue, count in done.items()]
-            replies, _ = self._client.run_each(operation, calls)
+            replies, _ = self._client.run_each([find(queue, ids[count:]) for queue, count in done.items()])
             self._check(dict(zip(done, replies, strict=True)), -1 if found else len(queues))
             for queue, reply in zip(list(done), replies, strict=True):
                 if isinstance(reply, Exception):
@@ -247,11 +270,11 @@ class Lookup(StorePart):
 
     def index(self, queue: str) -> int:
         """Makes messages that others have offered in Redisson's layout findable by their ids. Returns how many."""
-        found: int = 0
-        after: list[Any] = ["", "", ""]
+        found, after, keys = 0, ["", "", ""], self._client.stored(queue, "redisson")
         while True:
-            args = [*after, INDEX_COUNT, MAX_BYTES]
-            word, added, *after = self._client.run("index", self._client.stored(queue, "redisson"), args, "redisson")
+            last, last_due, tail = after
+            call = index(keys=keys, last=last, last_due=last_due, tail=tail, count=INDEX_COUNT, max_bytes=MAX_BYTES)
+            word, added, *after = self._client.run(call)
             found += int(added)
             if as_text(word) == "end":
                 return found
@@ -264,13 +287,11 @@ class Lookup(StorePart):
             body, or another due time, waits under the id by now) or ``due`` (the new due time is past).
         """
 
-        def call(part: Sequence[Change]) -> ScriptCall:
-            args: list[Any] = [self._client.wake(queue), queue, self._keys.counts(queue)]
-            for message, due_ms, body in part:
-                args += [*as_read(message), repr(due_ms), body]
-            return self._client.stored(queue), args, self._client.layout
+        def call(part: Sequence[Change]) -> Call[list[str]]:
+            rows = [(*as_read(message), repr(due_ms), body) for message, due_ms, body in part]
+            return reschedule(into=self._client.into(queue), counts=self._keys.counts(queue), rows=rows)
 
-        return self._change_each("reschedule", [(change.message, change) for change in changes], call)
+        return self._change_each([(change.message, change) for change in changes], call)
 
     def run_now(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Pushes messages of one queue to its lists before they are due. Ignores the due times of the changes.
@@ -280,13 +301,12 @@ class Lookup(StorePart):
             ``reschedule``.
         """
 
-        def call(part: Sequence[Change]) -> ScriptCall:
-            args: list[Any] = [self._keys.counts(queue), *self._client.list_of_priority]
-            for message, _, body in part:
-                args += [*as_read(message), body]
-            return [*self._client.stored(queue), *self._client.ready(queue)], args, self._client.layout
+        def call(part: Sequence[Change]) -> Call[list[str]]:
+            keys, counts, lists = self._client.stored(queue), self._keys.counts(queue), self._client.lists(queue)
+            rows = [(*as_read(message), body) for message, _, body in part]
+            return run_now(keys=keys, counts=counts, lists=lists, rows=rows)
 
-        return self._change_each("run_now", [(change.message, change) for change in changes], call)
+        return self._change_each([(change.message, change) for change in changes], call)
 
     def discard(self, queue: str, messages: Sequence[tuple[Waiting, str]]) -> list[str]:
         """Removes messages of one queue that are still as they were read; other messages of their ids stay.
@@ -300,13 +320,10 @@ class Lookup(StorePart):
             ``reschedule``.
         """
 
-        def call(part: Sequence[Waiting]) -> ScriptCall:
-            args: list[Any] = [self._keys.counts(queue)]
-            for message in part:
-                args += as_read(message)
-            return self._client.stored(queue), args, self._client.layout
+        def call(part: Sequence[Waiting]) -> Call[list[str]]:
+            return discard(keys=self._client.stored(queue), counts=self._keys.counts(queue), rows=map(as_read, part))
 
-        words = self._change_each("discard", [(message, message) for message, _ in messages], call)
+        words = self._change_each([(message, message) for message, _ in messages], call)
         chains = [chain for (_, chain), word in zip(messages, words, strict=True) if chain and word == "cancelled"]
         if chains:
             self._refuse(queue, chains)
@@ -328,9 +345,8 @@ class Lookup(StorePart):
         """
         ttl_ms = round(self._client.options.cancelled_ttl * 1000)
         try:
-            self._client.run(
-                "cancel_chains", [self._keys.cancelled, self._keys.chains], [ttl_ms, inf, 0, *map(as_bytes, chains)]
-            )
+            of, ids = {"cancelled": self._keys.cancelled, "chains": self._keys.chains}, map(as_bytes, chains)
+            self._client.run(cancel_chains(**of, ttl=ttl_ms, most=inf, in_use=False, ids=ids))
         except ResponseError as error:
             if not is_full(error):
                 raise
@@ -342,13 +358,13 @@ class Lookup(StorePart):
             self.discard(queue, steps)
 
     def _change_each(
-        self, operation: str, items: Sequence[tuple[Waiting, T]], call: Callable[[Sequence[T]], ScriptCall]
+        self, items: Sequence[tuple[Waiting, T]], call: Callable[[Sequence[T]], Call[list[str]]]
     ) -> list[str]:
         """Runs a script for messages of one queue, some at a time."""
         words: list[str] = []
         most = CHANGES_A_CALL[self._client.layout]
         for part in pages(items, most, MAX_BYTES, lambda item: len(item[0].body or b"")):
-            words += map(as_text, self._client.run(operation, *call([item for _, item in part])))
+            words += self._client.run(call([item for _, item in part]))
         return words
 
 
@@ -367,6 +383,6 @@ def _check_found(away: dict[str, Exception], ids: Sequence[str], found: dict[str
         logger.warning("queues not searched for further tasks of ids that were found: %s: %s", queues, error)
 
 
-def as_read(message: Waiting) -> list[Any]:
+def as_read(message: Waiting) -> tuple[bytes, str, str]:
     """Returns what a script compares, so that it changes no other message under the same id: id, SHA-1 and due time."""
-    return [as_bytes(message.id), digest(message.body or b""), repr(message.due_ms)]
+    return as_bytes(message.id), digest(message.body or b""), repr(message.due_ms)

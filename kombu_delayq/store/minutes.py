@@ -3,11 +3,10 @@
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import ScriptCall
+from kombu_delayq.store.client import count_minute
 from kombu_delayq.store.part import StorePart
 
 #: Most strings in one round trip.
@@ -45,11 +44,10 @@ class MinuteCounts(StorePart):
         Returns:
             Of the queues that are not counted, the error.
         """
-        calls: list[ScriptCall] = [
-            ([self._keys.counts(queue)], list(chain.from_iterable(counts.items())), "hash")
-            for queue, counts in found.items()
+        calls = [
+            count_minute(counters=self._keys.counts(queue), grown=counts.items()) for queue, counts in found.items()
         ]
-        replies = self._client.run_each("count_minute", calls)[0] if calls else ()
+        replies = self._client.run_each(calls)[0] if calls else ()
         return {queue: reply for queue, reply in zip(found, replies, strict=True) if isinstance(reply, Exception)}
 
     def read(self, queues: Sequence[str], now_ms: float, count: int = 60) -> dict[str, Minutes]:

@@ -18,9 +18,11 @@ from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import wrong_type
 from kombu_delayq.redis.nodes import scan_pages
+from kombu_delayq.redis.operations import Call, HashKey, Key, ListKeys, Stored, StringKey, ZSetKey, operation
 from kombu_delayq.redis.replies import check_reached, checked, time_ms
-from kombu_delayq.store.client import ScriptCall, StoreClient
+from kombu_delayq.store.client import Into, StoreClient
 from kombu_delayq.store.counts import QueueStats
+from kombu_delayq.store.figures import stats
 from kombu_delayq.store.keys import MINUTES_KEPT_H, KeyNames, glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.part import StorePart
@@ -97,6 +99,18 @@ class Converted(NamedTuple):
     lost: int
     left: int
     stranded: int
+
+
+@operation(layout="hash")
+def forget_empty(
+    *, timeout: ZSetKey, due: ZSetKey, bodies: HashKey, notes: StringKey, ids: ZSetKey, ready: ListKeys, counts: Key
+) -> str: ...
+@operation()
+def keep_alive(*, keys: Stored, expire: int, counts: Key) -> str: ...
+@operation()
+def purge(*, keys: Stored, counts: Key) -> int: ...
+@operation()
+def convert(*, into: Into, others: Stored, count: int, max_bytes: int) -> tuple[int, int, int, int, str]: ...
 
 
 class Queues(StorePart):
@@ -190,17 +204,19 @@ class Queues(StorePart):
         if not empty:
             return []
         self._client.ask("SREM", self._keys.queues, *empty)
-        calls: list[ScriptCall] = []
-        for queue in empty:
-            keys = [*self._held_in(queue, layouts), *self._client.stored(queue, "hash")[2:]]
-            calls.append(([*keys, *self._client.ready(queue)], [self._keys.counts(queue)], "hash"))
-        words = self._client.run_each("forget_empty", calls)[0]
-        gone = [queue for queue, word in zip(empty, words, strict=True) if word in (b"empty", "empty")]
+        words = self._client.run_each([self._forget_call(queue, layouts) for queue in empty])[0]
+        gone = [queue for queue, word in zip(empty, words, strict=True) if word == "empty"]
         for queue in empty:
             if queue not in gone:
                 self._registry.add(queue)
         checked(words)
         return gone
+
+    def _forget_call(self, queue: str, layouts: Sequence[str]) -> Call[str]:
+        timeout, due, bodies = self._held_in(queue, layouts)
+        *_, notes, ids = self._client.stored(queue, "hash")
+        ready, counts = self._client.ready(queue), self._keys.counts(queue)
+        return forget_empty(timeout=timeout, due=due, bodies=bodies, notes=notes, ids=ids, ready=ready, counts=counts)
 
     def _held_in(self, queue: str, layouts: Sequence[str]) -> list[str]:
         """Returns the keys of which one is there if the queue has a delayed message."""
@@ -216,9 +232,9 @@ class Queues(StorePart):
             queue: Its name.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
         """
-        args = [expire_ms, self._keys.counts(queue)]
-        calls: list[ScriptCall] = [(self._client.stored(queue, layout), args, layout) for layout in LAYOUTS]
-        replies = dict(zip(LAYOUTS, self._client.run_each("keep_alive", calls)[0], strict=True))
+        counts, keys_of = self._keys.counts(queue), {layout: self._client.stored(queue, layout) for layout in LAYOUTS}
+        calls = [keep_alive(keys=keys, expire=expire_ms, counts=counts).on(one) for one, keys in keys_of.items()]
+        replies = dict(zip(LAYOUTS, self._client.run_each(calls)[0], strict=True))
         own = replies.pop(self._client.layout)
         # Redis need not give rights for the other layout, whose messages are drained.
         checked([own, *(reply for reply in replies.values() if not isinstance(reply, NoPermissionError))])
@@ -231,15 +247,15 @@ class Queues(StorePart):
 
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages."""
-        keys = [self._client.due(queue), *self._client.ready(queue)]
-        return QueueStats.of(queue, self._client.run("stats", keys, []))
+        call = stats(due=self._client.due(queue), ready=self._client.ready(queue))
+        return QueueStats.of(queue, self._client.run(call))
 
     def purge(self, queue: str) -> int:
         """Removes all delayed messages of a queue; its counters stay for a while. Returns how many.
 
         Periodic entries go on: who arms them does so anew.
         """
-        count = int(self._client.run("purge", self._client.stored(queue), [self._keys.counts(queue)]))
+        count = self._client.run(purge(keys=self._client.stored(queue), counts=self._keys.counts(queue)))
         with suppress(NoPermissionError):
             hooks.call("purged", self._client, self._registry, queue)
         with suppress(NoPermissionError):  # then the name stays until the leading transfer worker drops it
@@ -277,10 +293,11 @@ class Queues(StorePart):
         """
         client, to = self._client, layout or self._client.layout
         [other] = {*LAYOUTS} - {to}
-        args = [client.wake(queue, to), queue, CONVERT_COUNT, CONVERT_BYTES]
-        *numbers, place = client.run("convert", [*client.stored(queue, to), *client.stored(queue, other)], args, to)
+        into, others = client.into(queue, to), client.stored(queue, other)
+        call = convert(into=into, others=others, count=CONVERT_COUNT, max_bytes=CONVERT_BYTES)
+        *numbers, place = client.run(call.on(to))
         done = Converted(*map(int, numbers))
-        if done.moved and as_text(place) == "first":
+        if done.moved and place == "first":
             self._registry.add(queue)  # the messages may come from another client, which registers nothing
         return done
 

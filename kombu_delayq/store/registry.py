@@ -3,16 +3,18 @@
 from functools import cached_property
 from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from kombu.log import get_logger
 from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.redis.errors import is_full
+from kombu_delayq.redis.operations import Call
 from kombu_delayq.store.client import MOST_QUEUES, StoreClient
 from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)
+R = TypeVar("R")
 
 #: A process registers a queue to which it publishes at least so often, in s, so that a queue is found again whose name
 #: was lost, such as when another publisher died right after the first message.
@@ -39,13 +41,13 @@ class QueueRegistry:
         self._noted: dict[str, float] = {}  # when the name of a queue was last added, in s of ``monotonic``
         self._unnoted: set[str] = set()  # names still to be added
 
-    def run(self, operation: str, queue: str, keys: list[str], args: list[Any]) -> Any:
+    def run(self, queue: str, call: Call[R]) -> R:
         """Runs a script that brings messages into a queue, and registers the queue if the first one is among them.
 
         One round trip, and one more for a first message. Returns the reply of the script.
         """
         self._client.keys.check_queue(queue)
-        reply = self._client.run(operation, keys, args)
+        reply = self._client.run(call)
         self.note(queue, reply)
         return reply
 
@@ -57,7 +59,7 @@ class QueueRegistry:
             reply: The reply of a script that brings messages: the place of a message in its queue, as in ``Offered``,
                 alone, or as the first or the last of several items.
         """
-        ends = (reply[0], reply[-1]) if isinstance(reply, list) and reply else (reply,)
+        ends = (reply[0], reply[-1]) if isinstance(reply, list | tuple) and reply else (reply,)
         is_first = not any(isinstance(end, bytes | str) and as_text(end) in _NOT_FIRST for end in ends)
         if is_first or monotonic() - self._noted.get(queue, -inf) > NOTED_S:
             self.add(queue)

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, cast
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.nodes import scan_pages
+from kombu_delayq.redis.operations import Args, Key, Rows, Stored, operation
+from kombu_delayq.store.client import Into
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import InFlight
 from kombu_delayq.text import as_bytes, as_text
@@ -33,6 +35,14 @@ class ListPage(NamedTuple):
     unindexed: list[bytes]
 
 
+@operation()
+def repair_index(*, keys: Stored, mend: bool, members: Args[bytes]) -> list[str]: ...
+@operation(layout="hash")
+def repair_bodies(*, into: Into, mend: bool, rows: Rows[tuple[bytes, str]]) -> list[str]: ...
+@operation(layout="redisson")
+def repair_list(*, keys: Stored, wake: Key, mend: bool, skip: int, count: int) -> list[Any]: ...
+
+
 class Repair(StorePart):
     """Finds and mends damage. All calls are short, however much a queue holds."""
 
@@ -49,8 +59,7 @@ class Repair(StorePart):
             (the message cannot be found by its id; in the layout hash, its body has another entry, which gets the due
             time if it has none).
         """
-        reply = self._client.run("repair_index", self._client.stored(queue), [int(mend), *members])
-        return list(map(as_text, reply))
+        return self._client.run(repair_index(keys=self._client.stored(queue), mend=mend, members=members))
 
     def repair_bodies(self, queue: str, bodies: Sequence[tuple[bytes, float | None]], *, mend: bool) -> list[str]:
         """Checks bodies of the default layout, and with ``mend`` adds their missing index entries and names.
@@ -65,10 +74,8 @@ class Repair(StorePart):
             The worst word for each body: ``gone`` (it left meanwhile), ``unindexed`` (it would never be delivered),
             ``unnamed`` (it shares its id with another and cannot be found by it) or ``sound``.
         """
-        args: list[Any] = [self._client.wake(queue, "hash"), queue, int(mend)]
-        for identity, due_ms in bodies:
-            args += [identity, "" if due_ms is None else repr(due_ms)]
-        return list(map(as_text, self._client.run("repair_bodies", self._client.stored(queue, "hash"), args, "hash")))
+        rows = [(identity, "" if due_ms is None else repr(due_ms)) for identity, due_ms in bodies]
+        return self._client.run(repair_bodies(into=self._client.into(queue, "hash"), mend=mend, rows=rows))
 
     def repair_list(self, queue: str, skip: int, *, mend: bool, count: int = FIRST_ENTRIES) -> ListPage:
         """Looks in the list of Redisson's layout for messages that would never be delivered.
@@ -81,8 +88,9 @@ class Repair(StorePart):
             mend: Whether to change anything.
             count: How many of the entries before those to look at.
         """
-        args = [self._client.wake(queue, "redisson"), int(mend), skip, count]
-        found, size, *marks = self._client.run("repair_list", self._client.stored(queue, "redisson"), args, "redisson")
+        keys, wake = self._client.stored(queue, "redisson"), self._client.wake(queue, "redisson")
+        call = repair_list(keys=keys, wake=wake, mend=mend, skip=skip, count=count)
+        found, size, *marks = self._client.run(call)
         return ListPage(int(found), int(size), list(map(as_bytes, marks)))
 
     def index_pages(self, queue: str) -> Iterator[list[bytes]]:

@@ -2,16 +2,36 @@
 
 from collections.abc import Collection, Sequence
 from math import inf
+from typing import Any
 
+from kombu_delayq.redis.operations import Args, Stored, ZSetKey, operation
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.types import DelayedQueue, Page, Part, Scanned, rows_of, waiting_of
+from kombu_delayq.store.types import Cursor, DelayedQueue, Page, Part, Scanned, rows_of, waiting_of
 from kombu_delayq.text import as_bytes, as_text
 
 #: About the largest number of bytes of the bodies on a page. It limits how long Redis is busy, and a reader's memory.
 PAGE_BYTES = 500_000
 #: About the largest number of bytes that one call of ``browse`` looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
+
+
+@operation()
+def scan(
+    *,
+    keys: Stored,
+    from_ms: float,
+    to_ms: float,
+    last: bytes,
+    last_due: bytes,
+    final: bytes,
+    final_due: bytes,
+    count: int,
+    max_bytes: int,
+    with_bodies: bool,
+) -> list[Any]: ...
+@operation()
+def split(*, due: ZSetKey, from_ms: float, to_ms: float, ranks: Args[int]) -> list[bytes]: ...
 
 
 class Scan(StorePart):
@@ -37,8 +57,8 @@ class Scan(StorePart):
         layout = self._client.layout
         last = after.ends.get(layout, (b"", b"")) if after is not None else (b"", b"")
         from_ms = max(from_ms, float(last[1] or from_ms))
-        args = [repr(from_ms), repr(to_ms), *last, "", "", count, MAX_BYTES, "1"]
-        more, found, *_ = self._client.run("scan", self._client.stored(queue, layout), args, layout)
+        part = Part(queue, last, layout=layout)
+        more, found, *_ = self._scan(part, last, from_ms, to_ms, count, with_bodies=True)
         rows = list(rows_of(found, 5))
         places = tuple((layout, (as_bytes(row[4]), as_bytes(row[1]))) for row in rows)
         ends = {layout: places[-1][1]} if places else dict(after.ends) if after is not None else {}
@@ -83,9 +103,9 @@ class Scan(StorePart):
             The parts in order, one more than there are ranks; fewer if a rank is beyond the last message.
         """
         layout = layout or self._client.layout
-        bounds = [repr(from_ms), repr(to_ms)]
-        ends = self._client.run("split", [self._client.due(queue, layout)], [*bounds, *ranks], layout) if ranks else []
-        cursors = [(as_bytes(ends[at]), as_bytes(ends[at + 1])) for at in range(0, len(ends), 2)]
+        call = split(due=self._client.due(queue, layout), from_ms=from_ms, to_ms=to_ms, ranks=ranks)
+        ends = self._client.run(call.on(layout)) if ranks else []
+        cursors = [*zip(ends[0::2], ends[1::2], strict=True)]
         pairs = zip([None, *cursors], [*cursors, None], strict=True)
         return [Part(queue, after, until, layout) for after, until in pairs]
 
@@ -104,9 +124,26 @@ class Scan(StorePart):
         last = (after.last if after is not None else part.after) or (b"", b"")
         if after is not None and after.last is not None:
             last = (LAYOUT_OF[part.layout].cursor(last[0]), last[1])
-        args = [repr(from_ms), repr(to_ms), *last, *(part.until or (b"", b"")), count, PAGE_BYTES, "0"]
-        more, found, lengths = self._client.run("scan", self._client.stored(part.queue, part.layout), args, part.layout)
+        more, found, lengths = self._scan(part, last, from_ms, to_ms, count, with_bodies=False)
         return Scanned(found[0::2], found[1::2], lengths, as_text(more) == "more")
+
+    def _scan(
+        self, part: Part, last: Cursor, from_ms: float, to_ms: float, count: int, *, with_bodies: bool
+    ) -> list[Any]:
+        final, final_due = part.until or (b"", b"")
+        call = scan(
+            keys=self._client.stored(part.queue, part.layout),
+            from_ms=from_ms,
+            to_ms=to_ms,
+            last=last[0],
+            last_due=last[1],
+            final=final,
+            final_due=final_due,
+            count=count,
+            max_bytes=MAX_BYTES if with_bodies else PAGE_BYTES,
+            with_bodies=with_bodies,
+        )
+        return self._client.run(call.on(part.layout))
 
     def bodies(self, part: Part, members: Sequence[bytes]) -> list[bytes | None]:
         """Reads the stored bodies of messages, with their marks.

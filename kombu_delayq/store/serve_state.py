@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+from kombu_delayq.redis.operations import HashKey, operation
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.text import as_bytes, as_text
@@ -30,6 +31,12 @@ class Claim(NamedTuple):
     name: str
 
 
+@operation()
+def claim(*, answer: HashKey, name: str, digest: str, hold: int, ttl: int) -> tuple[str, float, bytes]: ...
+@operation()
+def end_claim(*, answer: HashKey, name: str, how: str, kept: bytes) -> str: ...
+
+
 class Answers(StorePart):
     """Keeps the first answer to each request that has an idempotency key."""
 
@@ -41,9 +48,9 @@ class Answers(StorePart):
             digest: Of its content. The same key with another digest is an error of whoever sent it.
         """
         name = uuid4().hex
-        args = [name, digest, HOLD_S * 1000, ANSWER_TTL_S * 1000]
-        word, at_ms, answer = self._client.run("claim", [self._keys.answer(key)], args)
-        return Claim(as_text(word), float(at_ms), as_bytes(answer), name)
+        of = {"name": name, "digest": digest}
+        call = claim(answer=self._keys.answer(key), **of, hold=HOLD_S * 1000, ttl=ANSWER_TTL_S * 1000)
+        return Claim(*self._client.run(call), name)
 
     def end_claim(self, key: str, claim: Claim, how: Literal["keep", "forget", "yield"], answer: bytes = b"") -> bool:
         """Ends the work on a request; one round trip.
@@ -58,7 +65,8 @@ class Answers(StorePart):
         Returns:
             False, with nothing changed, if another has claimed the request meanwhile.
         """
-        return as_text(self._client.run("end_claim", [self._keys.answer(key)], [claim.name, how, answer])) == "ended"
+        call = end_claim(answer=self._keys.answer(key), name=claim.name, how=how, kept=answer)
+        return self._client.run(call) == "ended"
 
 
 #: How long the state of an action is kept after the last time it was written, and how long a command to it. Both in s.

@@ -1,16 +1,16 @@
 -- Sets the heartbeat of a journal's marker to that of the journal, if Redis has not lost data meanwhile.
 -- KEYS journal  HASH  marker: id, token, epoch and heartbeat of the journal that this Redis belongs to
--- ARGV id         of the journal
--- ARGV token      of the caller
--- ARGV heartbeat  as the journal has it
--- ARGV compared   the server whose data the caller has compared with the journal, as of this script; '' for none
+-- ARGV journal_id  of the journal
+-- ARGV token       of the caller
+-- ARGV heartbeat   as the journal has it
+-- ARGV compared    the server whose data the caller has compared with the journal, as of this script; '' for none
 -- Returns {word, token of the marker or '', now, the server's id if it is to be compared, else ''}; word is 'sound';
 -- or, with nothing changed, 'lost', 'other', 'superseded', or 'behind' (Redis was set back to an older state)
 -- Atomic: only the promoter that leads sets the heartbeat.
 -- Cost: O(1)
 -- @include clock fencing
 
-local word = fenced_off(journal, id, token)
+local word = fenced_off(journal, journal_id, token)
 local latest, its_heartbeat, known = unpack(redis.call('HMGET', journal, 'token', 'heartbeat', 'server'))
 local server = server_id()
 if not word and tonumber(its_heartbeat) < tonumber(heartbeat) - 1 then

@@ -9,6 +9,7 @@ import pytest
 
 from celery_ext.journal.promotion import Promotion
 from celery_ext.periodic.store import PeriodicStore, Run
+from kombu_delayq.redis.operations import Call
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
@@ -100,16 +101,14 @@ def keys_of(act: Act, operation: str) -> list[str]:
     """Returns the keys of all calls of a script."""
     found: list[str | bytes] = []
 
-    def noted(make: Callable[..., Any]) -> Callable[..., Any]:
-        def command(client: StoreClient, name: str, keys: list[str], *rest: Any) -> Any:
-            found.extend(keys if name == operation else [])
-            return make(client, name, keys, *rest)
+    make = StoreClient.command
 
-        return command
+    def command(client: StoreClient, call: Call[Any], *, by_text: bool = False) -> Any:
+        found.extend(call.keys if call.operation.name == operation else [])
+        return make(client, call, by_text=by_text)
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("evalsha_command", "eval_command"):
-            patch.setattr(StoreClient, name, noted(getattr(StoreClient, name)))
+        patch.setattr(StoreClient, "command", command)
         act()
     return list(dict.fromkeys(map(as_text, found)))
 

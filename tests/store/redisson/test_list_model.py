@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.lookup import MAX_BYTES, Change
+from kombu_delayq.store.lookup import Change
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped, waiting
 from tests.support.store.layouts import redisson_only
-from tests.support.store.redisson_layout import TRANSFER, body_in, entry, is_sound, live, task
+from tests.support.store.redisson_layout import TRANSFER, body_in, entry, index_page, is_sound, live, task
 
 pytestmark = redisson_only
 
@@ -103,10 +102,7 @@ class SharedQueue(RuleBasedStateMachine):
     @rule()
     def read_a_page(self) -> None:
         """We go on with a search for messages of other clients that takes many calls."""
-        args = [*self.page, 9, MAX_BYTES]
-        word, _, *self.page = StoreClient(self.client).run(
-            "index", self.store.keys.stored("q", "redisson"), args, "redisson"
-        )
+        word, _, *self.page = index_page(self.store, *self.page)
         if word == b"end":
             self.page = [b"", b"", b""]
 

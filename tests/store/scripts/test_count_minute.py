@@ -6,8 +6,9 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kombu_delayq.consume.consumer import Consumer
+from kombu_delayq.redis.operations import Call
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.client import ScriptCall, StoreClient
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.keys import MINUTES_KEPT_H
 from kombu_delayq.store.minutes import Minutes, total
 from kombu_delayq.store.types import DelayedQueue
@@ -51,8 +52,8 @@ def test_what_a_node_that_is_away_misses_is_reported_again(store: DelayStore, mo
     """While one node of a cluster is away, the outcomes of the other queues are counted once."""
     consumer, run_each = Consumer(list), StoreClient.run_each
 
-    def run(client: StoreClient, name: str, calls: list[ScriptCall]) -> Any:
-        return [RedisConnectionError("away"), *run_each(client, name, calls[1:])[0]], []
+    def run(client: StoreClient, calls: list[Call[Any]]) -> Any:
+        return [RedisConnectionError("away"), *run_each(client, calls[1:])[0]], []
 
     consumer.count("away", "failed")
     consumer.count("q", "failed")

@@ -5,11 +5,9 @@ import struct
 import pytest
 
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.lookup import MAX_BYTES
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting
 from tests.support.store.layouts import redisson_only
-from tests.support.store.redisson_layout import entry, offer, task
+from tests.support.store.redisson_layout import entry, index_page, offer, task
 
 pytestmark = redisson_only
 
@@ -80,9 +78,9 @@ def test_messages_that_come_while_the_list_is_swept_are_found(store: DelayStore)
     for number in range(1, 21):
         offer(store, number, task(f"early{number}"), FUTURE_MS + 2)
     tail = store.client.lindex(store.keys.listed("q"), -1)
-    keys, after = store.keys.stored("q", "redisson"), [b"", b"", b""]
+    after = [b"", b"", b""]
     for _ in range(14):
-        word, _, *after = StoreClient(store.client).run("index", keys, [*after, 9, MAX_BYTES], "redisson")
+        word, _, *after = index_page(store, *after)
         assert word == b"more"
     late = {f"late{number}": entry(number, task(f"late{number}")) for number in range(100, 200)}
     for number in range(100, 200):
@@ -97,7 +95,7 @@ def test_messages_that_come_while_the_list_is_swept_are_found(store: DelayStore)
         store.lookup.cancel(["q"], [f"gone{next(gone)}"])
     assert order().index(tail) > order().index(late["late199"])
     while word == b"more":
-        word, _, *after = StoreClient(store.client).run("index", keys, [*after, 9, MAX_BYTES], "redisson")
+        word, _, *after = index_page(store, *after)
     assert store.lookup.get(["q"], list(late)).keys() == late.keys()
 
 

@@ -4,6 +4,8 @@ import json
 import struct
 
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.lookup import MAX_BYTES, index
 from tests.support.store.keyspace import FUTURE_MS
 
 #: Keys of the queue "q": Redisson's index and list, and our notes and index of ids.
@@ -98,3 +100,10 @@ def offer(store: DelayStore, number: int, message: bytes, due_ms: float = FUTURE
     made = entry(number, message, old=old)
     store.client.zadd(store.keys.timeout("q"), {made: due_ms})
     store.client.rpush(store.keys.listed("q"), made)
+
+
+def index_page(store: DelayStore, last: bytes, last_due: bytes, tail: bytes) -> list[bytes]:
+    """Makes up to 9 messages findable."""
+    keys = store.keys.stored("q", "redisson")
+    call = index(keys=keys, last=last, last_due=last_due, tail=tail, count=9, max_bytes=MAX_BYTES)
+    return StoreClient(store.client).run(call)

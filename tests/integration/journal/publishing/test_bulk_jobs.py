@@ -7,6 +7,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.journal import JournaledStore
 from celery_ext.waiting import by_id
+from kombu_delayq.redis import scripts
 from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
@@ -35,7 +36,7 @@ def test_a_job_is_divided_and_sends_each_id_once(make_journaled: MakeJournaled, 
             reply = store.jobs.enqueue("q", job, chunk)
         else:
             with store.client.pipeline(transaction=False) as pipe:
-                store.client.script_load(store.redis_alone.jobs._client.script("enqueue").text)
+                store.client.script_load(scripts.load("enqueue", store.layout).text)
                 for command in store.jobs.enqueue_commands("q", job, chunk):
                     pipe.execute_command(*command)
                 reply = store.jobs.enqueued("q", pipe.execute())
