@@ -6,11 +6,12 @@ from functools import partial
 from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.placement import Placement
+from celery_ext.spark.job_types import Enqueued, JobRun
+from celery_ext.spark.keys import JobKeys
+from celery_ext.spark.store import BulkJobs
 from kombu_delayq.errors import InvalidIfWaiting
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.job_types import Enqueued, JobRun
-from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes, as_text
 
@@ -61,7 +62,7 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
 
     def _may_write(self, job: JobRun) -> bool:
         """Whether this run may write, so that the rows of a straggler do not stay behind."""
-        state, run = self._client.ask("HMGET", self._client.keys.job(job.name), "state", "run")
+        state, run = self._client.ask("HMGET", JobKeys(self._client.keys).job(job.name), "state", "run")
         return state is not None and as_text(state) == "open" and int(run) == job.run
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from celery_ext.journal.chains import JournaledChains
 from celery_ext.journal.database import parse_url, shown
@@ -14,6 +14,7 @@ from celery_ext.journal.placement import Placement
 from celery_ext.journal.promotion import Promotion
 from celery_ext.journal.state import state_of
 from celery_ext.journal.views import JournaledFigures, JournaledQueues, JournaledScan
+from celery_ext.spark.store import BulkJobs
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.store import DelayStore, Store
 from kombu_delayq.store.client import StoreClient
@@ -43,7 +44,9 @@ class JournaledStore(Store):
         self.lookup = JournaledLookup(redis.lookup, journal, client, promotion)
         self.delivery = JournaledDelivery(redis.delivery, journal, client, placement, self.lookup)
         self.chains = JournaledChains(redis.chains, journal, client, placement, promotion)
-        self.jobs = JournaledJobs(redis.jobs, journal, client, placement)
+        self._own: dict[type[StorePart], Any] = {
+            BulkJobs: JournaledJobs(redis.part(BulkJobs), journal, client, placement)
+        }
         self.scan = JournaledScan(redis.scan, journal, redis.lookup)
         self.queues = JournaledQueues(redis.queues, journal, client, promotion)
         self.figures = JournaledFigures(redis.figures, journal)
@@ -72,7 +75,7 @@ class JournaledStore(Store):
 
     def part(self, kind: type[P]) -> P:
         """Returns the part of a feature; see ``Store.part``."""
-        return self.redis_alone.part(kind)
+        return cast(P, self._own.get(kind) or self.redis_alone.part(kind))
 
     def reading(self, *, counted: bool = True) -> Any:
         """Looks at the journal; see ``Store.reading`` and ``JournalState``."""

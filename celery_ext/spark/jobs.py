@@ -7,8 +7,9 @@ from celery import Celery
 from kombu.connection import Connection
 
 from celery_ext.connection import TRANSPORT, open_store
+from celery_ext.spark.job_types import Job
+from celery_ext.spark.store import BulkJobs
 from kombu_delayq import urls
-from kombu_delayq.store.job_types import Job
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -42,7 +43,7 @@ def job(
     if name is None:
         return None
     with _connection(broker, dict(transport_options or {})) as connection:
-        return open_store(connection).jobs.find(name)
+        return open_store(connection).part(BulkJobs).find(name)
 
 
 def _name_of(of: "StreamingQuery | StreamingQueryProgress") -> str | None:

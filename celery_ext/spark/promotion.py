@@ -21,14 +21,15 @@ from redis.exceptions import RedisError
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker, Retry
 from celery_ext.spark.errors import BrokerUnavailable, InvalidColumns, InvalidSparkOption, StragglerRefused
+from celery_ext.spark.job_types import Job, JobRun
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log
+from celery_ext.spark.store import BulkJobs
 from celery_ext.spark.tables import HOUR, Table, check_eta, open_table
 from celery_ext.spark.write.job import CommitMessage, JobWriter
 from celery_ext.spark.write.writers import BatchWriter, prepare, reports_of
 from kombu_delayq.message.due import us_of
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import Job, JobRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,7 +182,7 @@ class _Promotion:
         before = 0 if found is None else found.sent
         for _ in range(_TRIES):
             # A cancel that does not interrupt this run has removed its rows before they are read here.
-            run = self._retry.until_done(self.store.jobs.new_run)
+            run = self._retry.until_done(self.store.part(BulkJobs).new_run)
             window = table.window(hour)
             if window is None:
                 return None
@@ -210,13 +211,13 @@ class _Promotion:
 
         Returns the names of the jobs of these hours that have sent something.
         """
-        number = self._retry.until_done(self.store.jobs.new_run)
+        number = self._retry.until_done(self.store.part(BulkJobs).new_run)
         now, until = self._until(until)
         hour = (now - _BACK).replace(minute=0, second=0, microsecond=0)
         names = []
         while hour < until:
             run = JobRun(self._name(hour), number, self._ttl_ms)
-            self._retry.until_done(lambda run=run: self.store.jobs.finish(run, "aborted"))  # type: ignore[misc]
+            self._retry.until_done(lambda run=run: self.store.part(BulkJobs).finish(run, "aborted"))  # type: ignore[misc]
             found = self._find(run.name)
             if found is not None and found.sent + found.kept:
                 names.append(run.name)
@@ -268,7 +269,7 @@ class _Promotion:
         return True
 
     def _find(self, name: str) -> Job | None:
-        return self._retry.until_done(lambda: self.store.jobs.find(name))
+        return self._retry.until_done(lambda: self.store.part(BulkJobs).find(name))
 
     def _name(self, hour: datetime) -> str:
         return f"promote/{self._table}/{_text(hour)}"

@@ -19,7 +19,6 @@ from kombu_delayq.store.dead_letters import DeadLetters
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.fetching import Fetching
 from kombu_delayq.store.figures import Figures
-from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
@@ -149,7 +148,6 @@ class DelayStore(Store):
         self.scan = Scan(shared, registry)
         self.queues = Queues(shared, registry)
         self.letters = DeadLetters(shared, registry)
-        self.jobs = BulkJobs(shared, registry)
         self.repair = Repair(shared, registry)
         self.minutes = MinuteCounts(shared, registry)
         self.figures = Figures(shared, registry)

@@ -117,9 +117,6 @@ class Keys:
         """Returns the name of a key that all queues have together, in one slot with the others of these."""
         return f"{self.prefix}{{delayq}}:{what}"
 
-    def _of_job(self, what: str, name: str, queue: str | None) -> str:
-        return self.of_all(f"{what}:{name}") if queue is None else self.of_queue(queue, f"{name}:{what}")
-
     def of_group(self, queue: str, what: str, of_all: str = "") -> str:
         """Returns the name of a key of a queue's slot group."""
         return self.of_queue(queue, what) if self.slot_group(queue) else self.of_all(of_all or what)
@@ -156,7 +153,7 @@ class Keys:
             groups: Names of slot groups that have consumers.
             exchanges: Names of exchanges of kombu's.
         """
-        found = dict.fromkeys([*self.leases, self.runs], "string")
+        found = dict.fromkeys(self.leases, "string")
         found |= dict.fromkeys([self.queues, self.dead_letters, self.consumed_queues], "set")
         found |= dict.fromkeys([self.cancelled, self.chains], "zset")
         found[self.paused()] = "hash"
@@ -384,27 +381,6 @@ class Keys:
     def sender(self, name: str, queue: str) -> str:
         """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition."""
         return self.of_queue(queue, f"sender:{name}")
-
-    @property
-    def runs(self) -> str:
-        """STRING: count of the runs of bulk jobs."""
-        return self.of_all("runs")
-
-    def job(self, name: str, queue: str | None = None) -> str:
-        """HASH with a TTL: state of a bulk job, or of its part for a queue, so that no task writes after its end."""
-        return self._of_job("job", name, queue)
-
-    def guard(self, name: str, queue: str | None = None) -> str:
-        """HASH with a TTL: ids that a bulk job has sent to a queue so far, or cancelled, until it is committed."""
-        return self._of_job("guard", name, queue)
-
-    def parts(self, name: str) -> str:
-        """SET with a TTL: names of the queues in whose slots a bulk job has a part."""
-        return self.of_all(f"parts:{name}")
-
-    def stream(self, name: str, queue: str | None = None) -> str:
-        """STRING with a TTL: name of the bulk job that a stream works on."""
-        return self._of_job("stream", name, queue)
 
     @property
     def wake(self) -> str:

@@ -24,13 +24,14 @@ from celery_ext.spark.errors import (
     StragglerRefused,
     TableUnavailable,
 )
+from celery_ext.spark.job_types import JobRun
 from celery_ext.spark.promotion import Promoted
 from celery_ext.spark.tables import Window
-from kombu_delayq.store.job_types import JobRun
 from tests.support.conditions import until
 from tests.support.spark.jobs import BEGIN, beside, delayed, kwargs, taken, tasks, write_table
 from tests.support.spark.landing import open_store
 from tests.support.spark.session import GONE_ENV, WRONG_ENV
+from tests.support.store.jobs import jobs
 
 #: After all hours.
 LATE = BEGIN + timedelta(days=1)
@@ -260,7 +261,7 @@ def test_a_cancel_once_the_last_row_is_sent(
 
     def cancelled_meanwhile(self: promotion._Promotion, name: str, run: int) -> bool:
         if len(selected) == 1:
-            self.store.jobs.finish(JobRun(name, self.store.jobs.new_run(), 60_000), "aborted")
+            jobs(self.store).finish(JobRun(name, jobs(self.store).new_run(), 60_000), "aborted")
         return real(self, name, run)
 
     def select(rows: DataFrame) -> DataFrame:
@@ -299,7 +300,7 @@ def test_another_promotion_of_the_same_hour(
 
     def taken_over(rows: DataFrame) -> DataFrame:
         with open_store(redis_server) as store:
-            store.jobs.begin(JobRun(f"promote/{table}/2040-01-01T00", 10**6, 60_000))
+            jobs(store).begin(JobRun(f"promote/{table}/2040-01-01T00", 10**6, 60_000))
         return rows.coalesce(1)  # no other task goes on after the test
 
     with pytest.raises(StragglerRefused, match=r"another promotion of .*table has begun, and goes on"):

@@ -8,12 +8,12 @@ from redis.exceptions import ResponseError
 
 from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.periodic.store import PeriodicStore, Run
+from celery_ext.spark.job_types import Enqueued, JobRun
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
 from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, UNACKED, end_lease, fetch, land, lives
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.jobs import GUARD, begun, claim, now, several
+from tests.support.store.jobs import GUARD, begun, claim, jobs, now, several
 from tests.support.store.keyspace import BODIES, FUTURE_MS, PAST_MS, by_queue, contents, in_form, popped, waiting
 from tests.support.store.promoting import JOURNAL_ID, elected, numbers, row, several_rows
 
@@ -94,7 +94,7 @@ def waits(store: DelayStore) -> None:
 def written(store: DelayStore) -> JobRun:
     """Begins a job that has sent some messages."""
     job = begun(store)
-    store.jobs.enqueue("q", job, several(3))
+    jobs(store).enqueue("q", job, several(3))
     return job
 
 
@@ -149,7 +149,7 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
         lambda store: (waits(store), store.lookup.get(["q"], ["due 0"])["due 0"][0])[1],
         lambda store, one: store.lookup.discard("q", [(one, "due 0")]) == ["cancelled"],
     ),
-    "close": (begun, lambda store, job: store.jobs.close(job) == "closed"),
+    "close": (begun, lambda store, job: jobs(store).close(job) == "closed"),
 }
 
 
@@ -180,15 +180,15 @@ REFUSED: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
             == ["pushed", "promoted", "promoted"]
         ),
     ),
-    "new_run": (written, lambda store, _: store.jobs.new_run()),
-    "begin of another job": (written, lambda store, job: store.jobs.begin(job._replace(name="other"))),
-    "begin of a later run": (written, lambda store, job: store.jobs.begin(job._replace(run=job.run + 1))),
-    "enqueue now": (written, lambda store, job: store.jobs.enqueue("q", job, several(3, "j")).fresh == 3),
+    "new_run": (written, lambda store, _: jobs(store).new_run()),
+    "begin of another job": (written, lambda store, job: jobs(store).begin(job._replace(name="other"))),
+    "begin of a later run": (written, lambda store, job: jobs(store).begin(job._replace(run=job.run + 1))),
+    "enqueue now": (written, lambda store, job: jobs(store).enqueue("q", job, several(3, "j")).fresh == 3),
     "enqueue later": (
         written,
-        lambda store, job: store.jobs.enqueue("q", job, [waiting("j"), waiting("k", priority=3)]).fresh == 2,
+        lambda store, job: jobs(store).enqueue("q", job, [waiting("j"), waiting("k", priority=3)]).fresh == 2,
     ),
-    "enqueue a claim": (written, lambda store, job: store.jobs.enqueue("q", job, [claim("j")]).fresh == 1),
+    "enqueue a claim": (written, lambda store, job: jobs(store).enqueue("q", job, [claim("j")]).fresh == 1),
 }
 
 
@@ -213,9 +213,9 @@ def test_what_needs_memory_is_refused_whole(
 def test_a_job_ends_on_a_full_server(store: DelayStore, word: str) -> None:
     """A job can be committed and aborted while the memory is full, which may free what is missing."""
     job = begun(store)
-    store.jobs.enqueue("q", job, several(3))
+    jobs(store).enqueue("q", job, several(3))
     fill(store)
-    assert store.jobs.finish(job, word) == word
+    assert jobs(store).finish(job, word) == word
     assert store.client.exists(GUARD) == (word == "aborted")
     relieve(store)
-    assert store.jobs.enqueue("q", job, several(3)) == Enqueued(word)
+    assert jobs(store).enqueue("q", job, several(3)) == Enqueued(word)

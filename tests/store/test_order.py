@@ -9,7 +9,7 @@ from celery_ext.journal.promotion import Promotion, Row
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.jobs import begun
+from tests.support.store.jobs import begun, jobs
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped, waiting
 from tests.support.store.layouts import hash_only
 from tests.support.store.promoting import JOURNAL_ID, elected
@@ -45,7 +45,7 @@ def promoted(store: DelayStore, page: Sequence[Offer]) -> object:
 WAYS: dict[str, Callable[[DelayStore, Sequence[Offer]], object]] = {
     "offer": lambda store, page: store.delivery.offer("q", *page),
     "put": lambda store, page: store.delivery.put("q", PageId("s", len(page)), page),
-    "enqueue": lambda store, page: store.jobs.enqueue("q", begun(store), page),
+    "enqueue": lambda store, page: jobs(store).enqueue("q", begun(store), page),
     "promote": promoted,
 }
 

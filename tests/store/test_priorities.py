@@ -11,7 +11,7 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import PageId, Requeued
 from tests.support.store.consuming import fetch, lives
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.jobs import begun, now
+from tests.support.store.jobs import begun, jobs, now
 from tests.support.store.keyspace import PAST_MS, contents, only, popped, waiting
 from tests.support.store.priorities import SOME_STEPS, STEPS, Kombu
 
@@ -70,7 +70,7 @@ SENDS: dict[str, Callable[[DelayStore, int], object]] = {
     "requeue": requeued,
     "run_now": run_now,
     "replay": replayed,
-    "enqueue": lambda store, priority: store.jobs.enqueue("q", begun(store), [now(f"{priority}", "sent", priority)]),
+    "enqueue": lambda store, priority: jobs(store).enqueue("q", begun(store), [now(f"{priority}", "sent", priority)]),
 }
 
 

@@ -13,15 +13,16 @@ from redis.retry import Retry
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.periodic.store import PeriodicStore, Run
+from celery_ext.spark.job_types import JobRun
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import Letter
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import DelayedQueue, Offer, PageId, Part, Request, Requeued, Waiting
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
+from tests.support.store.jobs import jobs
 from tests.support.store.keyspace import (
     FUTURE_MS,
     KEYS,
@@ -46,7 +47,7 @@ def _change(store: DelayStore) -> Change:
 def _begun(store: DelayStore) -> JobRun:
     """Returns a run that may write."""
     job = JOB._replace(name="other")
-    store.jobs.begin(job)
+    jobs(store).begin(job)
     return job
 
 
@@ -88,11 +89,11 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "index": lambda store: store.lookup.index("q"),
     "scan": lambda store: store.scan.scan(Part("q", layout=store.layout)),
     "split": lambda store: store.scan.split("q", [0]),
-    "begin": lambda store: store.jobs.begin(JOB),
-    "enqueue": lambda store: store.jobs.enqueue("q", JOB, [waiting("b")]),
-    "finish": lambda store: store.jobs.finish(JOB, "committed"),
-    "job_rate": lambda store: store.jobs.job_rate(JOB._replace(max_rate=1000.0), 1),
-    "claim_ids": lambda store: store.jobs.claim_ids(_begun(store), ["unknown"]),
+    "begin": lambda store: jobs(store).begin(JOB),
+    "enqueue": lambda store: jobs(store).enqueue("q", JOB, [waiting("b")]),
+    "finish": lambda store: jobs(store).finish(JOB, "committed"),
+    "job_rate": lambda store: jobs(store).job_rate(JOB._replace(max_rate=1000.0), 1),
+    "claim_ids": lambda store: jobs(store).claim_ids(_begun(store), ["unknown"]),
     "convert": lambda store: store.queues.convert("q"),
     "purge": lambda store: store.queues.purge("q"),
     "offer_once": lambda store: store.delivery.offer_once("q", "keep", waiting("once")),
@@ -110,7 +111,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "arm": lambda store: store.part(PeriodicStore).arm("q", 1, [Run("entry", "digest", 1, waiting("r"))]),
     "disarm": lambda store: store.part(PeriodicStore).disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),
-    "close": lambda store: store.jobs.close(JOB),
+    "close": lambda store: jobs(store).close(JOB),
     "count_minute": lambda store: store.minutes.count_minute({"q": {"failed": 1}}),
 }
 

@@ -18,7 +18,7 @@ from kombu_delayq.text import as_text
 from tests.store.test_store import OPERATIONS, USED
 from tests.support.lua.scripts import FORMS
 from tests.support.store.consuming import ME, fetch, land, lives
-from tests.support.store.jobs import WHOLE, begun, joined, now
+from tests.support.store.jobs import WHOLE, begun, jobs, joined, now
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, in_form, refuses_a_key_of_the_wrong_type, waiting
 from tests.support.store.layouts import TESTED
 from tests.support.store.promoting import JOURNAL_ID, elected, row
@@ -47,19 +47,19 @@ Act = Callable[[], Any]
 def of_job(store: DelayStore) -> Act:
     """Returns a write of a run of a job that has begun to write to the queue."""
     job = joined(store, begun(store))
-    return lambda: store.jobs.enqueue("q", job, [now("i"), waiting("j")])
+    return lambda: jobs(store).enqueue("q", job, [now("i"), waiting("j")])
 
 
 def of_begin(store: DelayStore) -> Act:
     """Returns the begin of a later run of a job that has begun to write to the queue."""
     job = joined(store, begun(store))
-    return lambda: store.jobs.begin(job._replace(run=job.run + 1), "s")
+    return lambda: jobs(store).begin(job._replace(run=job.run + 1), "s")
 
 
 def of_finish(store: DelayStore) -> Act:
     """Returns the end of a job that has begun to write to the queue."""
     job = joined(store, begun(store))
-    return lambda: store.jobs.finish(job, "aborted")
+    return lambda: jobs(store).finish(job, "aborted")
 
 
 def of_put(store: DelayStore) -> Act:

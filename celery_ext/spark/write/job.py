@@ -13,15 +13,16 @@ from celery_ext.delays.levels import DEFAULT, DelayLevels
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, JobCommittedBefore, StragglerRefused
+from celery_ext.spark.job_types import Begun, Job, JobCounts, JobRun
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log, no_garbage_collection
+from celery_ext.spark.store import BulkJobs
 from celery_ext.spark.write.batch import MessageBuilder
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.sender import JobCommitted, Sender, refused
 from celery_ext.spark.write.templates import Templates
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import Begun, Job, JobCounts, JobRun
 from kombu_delayq.store.types import Offer
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class JobWriter:
         job = self.job_run(name)
         # Another attempt of this task may have sent all of its rows.
         with self.broker.connected(self.options.write_timeout) as (store, retry), suppress(JobCommitted):
-            begun = retry.until_done(lambda: store.jobs.begin(job, stream))
+            begun = retry.until_done(lambda: store.part(BulkJobs).begin(job, stream))
             if begun.word == "committed":
                 return report
             if begun.word != "open":
@@ -165,10 +166,10 @@ class JobWriter:
         """
         job = self.job_run(name, run)
         with self.broker.connected(self.options.write_timeout) as (store, retry):
-            state = retry.until_done(lambda: store.jobs.finish(job, "committed", _counts(reports)))
+            state = retry.until_done(lambda: store.part(BulkJobs).finish(job, "committed", _counts(reports)))
             if state != "committed":
                 raise StragglerRefused(f"job {name} is {state}; what this run has sent counts for the job as it is")
-            found = retry.until_done(lambda: store.jobs.find(name))
+            found = retry.until_done(lambda: store.part(BulkJobs).find(name))
         if found is not None:
             self._tell_end(found, run, sum(report.to_cancel for report in reports))
 
@@ -189,7 +190,8 @@ class JobWriter:
             StragglerRefused: A later run has begun.
         """
         with self.broker.connected(self.options.write_timeout) as (store, retry):
-            state = retry.until_done(lambda: store.jobs.finish(self.job_run(name), "aborted", _counts(reports)))
+            jobs = store.part(BulkJobs)
+            state = retry.until_done(lambda: jobs.finish(self.job_run(name), "aborted", _counts(reports)))
         if state != "aborted":
             raise refused(name, state)
 
@@ -197,14 +199,14 @@ class JobWriter:
         """Aborts a job, so that none of its Spark tasks can write any more."""
         with self.broker.connected(min(self.options.write_timeout, ABORT_S)) as (store, retry):
             job = self.job_run(name, run)
-            state = retry.until_done(lambda: store.jobs.finish(job, "aborted"))
+            state = retry.until_done(lambda: store.part(BulkJobs).finish(job, "aborted"))
         then = "a run with the same name sends what is missing" if state == "aborted" else "this run does not end it"
         log(logging.WARNING, f"job {name} is {state}; {then}")
 
     def abort_stream(self, stream: str, batch: int) -> None:
         """Aborts the job of a stream's batch if it has begun. Spark passes neither query nor run on here."""
         with self.broker.connected(min(self.options.write_timeout, ABORT_S)) as (store, retry):
-            name = retry.until_done(lambda: store.jobs.of_stream(stream))
+            name = retry.until_done(lambda: store.part(BulkJobs).of_stream(stream))
         if name is not None and name.endswith(f"/{batch}"):
             self.abort(name, 0)
 

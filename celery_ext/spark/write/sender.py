@@ -9,14 +9,15 @@ from redis.exceptions import RedisError
 
 from celery_ext.spark.broker import Retry
 from celery_ext.spark.errors import StragglerRefused
+from celery_ext.spark.job_types import Enqueued, JobRun
 from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.store import BulkJobs
 from celery_ext.waiting import by_id
 from kombu_delayq.errors import StoreUnavailable
 from kombu_delayq.message.pages import Page, pages
 from kombu_delayq.redis.commands import SendAhead
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import Enqueued, JobRun
 from kombu_delayq.store.types import Offer
 
 #: A chunk of a job with ``max_rate`` has the messages of this time at most, in s.
@@ -58,7 +59,7 @@ class Sender:
 
     def __init__(self, store: DelayStore, job: JobRun, options: WriteOptions) -> None:
         self.enqueued = self.repeated = self.cancelled = 0
-        self._store = store
+        self._store, self._jobs = store, store.part(BulkJobs)
         self._job = job
         self._most = most = most_in_chunk(options)
         self._retry = Retry(options.write_timeout)
@@ -105,8 +106,8 @@ class Sender:
         self.flush()
         for part in pages(ids, by_id.IDS_A_CALL):
             # The job does not send them later.
-            self._until_enqueued(queue, lambda part=part: self._store.jobs.claim_ids(self._job, part))  # type: ignore[misc]
-            self._retry.until_done(lambda part=part: self._store.jobs.take_back(promotions, part))  # type: ignore[misc]
+            self._until_enqueued(queue, lambda part=part: self._jobs.claim_ids(self._job, part))  # type: ignore[misc]
+            self._retry.until_done(lambda part=part: self._jobs.take_back(promotions, part))  # type: ignore[misc]
             self.cancelled += len(self._cancelled(part))
 
     def _cancelled(self, ids: Sequence[str]) -> set[str]:
@@ -126,7 +127,7 @@ class Sender:
         commands: Sequence[Command] = ()
         # With an error no reply comes, and _confirm sends the chunk again.
         with suppress(RedisError, OSError, StoreUnavailable):
-            commands = self._store.jobs.enqueue_commands(queue, self._job, chunk)
+            commands = self._jobs.enqueue_commands(queue, self._job, chunk)
         self._confirm()
         self._on_way = (queue, chunk)
         with suppress(RedisError, OSError):
@@ -140,8 +141,8 @@ class Sender:
         reply = None
         with suppress(RedisError, OSError):
             replies = self._ahead.confirm()
-            reply = self._store.jobs.enqueued(queue, replies) if replies else None
-        reply = self._until_enqueued(queue, lambda: self._store.jobs.enqueue(queue, self._job, chunk), reply)
+            reply = self._jobs.enqueued(queue, replies) if replies else None
+        reply = self._until_enqueued(queue, lambda: self._jobs.enqueue(queue, self._job, chunk), reply)
         self.enqueued += reply.fresh
         self.repeated += reply.repeated
         # A cancel that came meanwhile has excluded the id and searched, maybe before the message was there.
@@ -160,7 +161,7 @@ class Sender:
         if not chunk or not self._job.cancels:
             return set()
         ids = [str(offer.id) for offer in chunk]
-        return self._retry.until_done(lambda: self._store.jobs.excluded(self._job, ids))
+        return self._retry.until_done(lambda: self._jobs.excluded(self._job, ids))
 
     def _until_enqueued(self, queue: str, call: Callable[[], Enqueued], reply: Enqueued | None = None) -> Enqueued:
         """Calls until Redis has taken something for a queue. reply: That of a first call, if it came."""

@@ -17,6 +17,7 @@ from celery_ext.spark.broker import Broker, Retry
 from celery_ext.spark.errors import BadRow, InvalidColumns, InvalidSparkOption, StragglerRefused
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.python_workers import log
+from celery_ext.spark.store import BulkJobs
 from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.job import CommitMessage, JobWriter, committed_before, in_words
 from celery_ext.spark.write.templates import TemplateKey, Templates
@@ -64,7 +65,7 @@ def prepare(options: WriteOptions, schema: StructType, overwrite: bool, job: str
         _check_server(store)
         if job is not None and options.job_id is not None:
             _look_back(store, job, options)
-        run = Retry(options.write_timeout).until_done(store.jobs.new_run)
+        run = Retry(options.write_timeout).until_done(store.part(BulkJobs).new_run)
         return JobWriter(options, settings, columns, broker, run)
     finally:
         store.close()
@@ -96,7 +97,7 @@ def _look_back(store: DelayStore, job: str, options: WriteOptions) -> None:
     Raises:
         JobCommittedBefore: It is committed, and ``on_committed`` is ``fail``.
     """
-    found = store.jobs.find(job)
+    found = store.part(BulkJobs).find(job)
     if found is not None and found.state == "committed":
         if options.on_committed == "fail":
             raise committed_before(found)

@@ -15,14 +15,15 @@ from redis.exceptions import NoPermissionError, ResponseError
 import celery_ext
 from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.job_types import JobRun
 from celery_ext.waiting import by_id
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import InFlight, Offer
 from tests.support.conditions import until
 from tests.support.servers.acl import PAGE, denials, url_of
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, land, lives, message
+from tests.support.store.jobs import jobs
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import CONSUMERS, KEYS
 from tests.support.workers.periodic import Process
@@ -182,16 +183,16 @@ def write_jobs(store: DelayStore) -> None:
     store.check_version()
     store.eviction_warning()
     for number, end in enumerate(("aborted", "committed", "committed")):  # three messages of each id
-        job = JobRun(f"{number}", store.jobs.new_run(), 600_000, max_rate=1e6, max_depth=1000)
-        store.jobs.begin(job, "stream")
+        job = JobRun(f"{number}", jobs(store).new_run(), 600_000, max_rate=1e6, max_depth=1000)
+        jobs(store).begin(job, "stream")
         for due in ("", "4102444800000"):
             bodies = [(priority, body) for priority in (0, 9) for body in (f"{job.name} {due} {priority}", "")]
             offers = [Offer(f"i{priority}{due}", due, priority, body) for priority, body in bodies]
-            assert store.jobs.enqueue("celery", job, offers).word == "enqueued"
-        store.jobs.finish(job, end)
-        found = store.jobs.find(job.name)
+            assert jobs(store).enqueue("celery", job, offers).word == "enqueued"
+        jobs(store).finish(job, end)
+        found = jobs(store).find(job.name)
         assert found is not None
-        assert (found.state, found.name) == (end, store.jobs.of_stream("stream"))
+        assert (found.state, found.name) == (end, jobs(store).of_stream("stream"))
 
 
 def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_spark: DelayStore) -> None:
@@ -201,10 +202,10 @@ def test_spark_jobs_with_the_rights_of_the_page(users: PrivateRedis, store_of_sp
     more = re.search(r"also cancel tasks, or have `if_waiting`, .* `([+a-z ]+)`", PAGE.read_text(encoding="utf-8"))
     assert more
     users.client().execute_command("ACL", "SETUSER", "spark", *more[1].split())
-    job = JobRun("once", store_of_spark.jobs.new_run(), 600_000, if_waiting="replace")
-    store_of_spark.jobs.begin(job)
-    assert store_of_spark.jobs.enqueue("celery", job, [Offer("i94102444800000", "4102444800000", 9, "new")]).fresh == 1
-    found = store_of_spark.jobs.find("once")
+    job = JobRun("once", jobs(store_of_spark).new_run(), 600_000, if_waiting="replace")
+    jobs(store_of_spark).begin(job)
+    assert jobs(store_of_spark).enqueue("celery", job, [Offer("i94102444800000", "4102444800000", 9, "new")]).fresh == 1
+    found = jobs(store_of_spark).find("once")
     assert found is not None
     assert found.replaced == 1
     cancelled = list(by_id.cancel(store_of_spark, ["i04102444800000", "unknown"]))

@@ -11,11 +11,12 @@ from kombu import Connection
 
 from celery_ext import Call, asend, install, send_many
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.job_types import JobRun
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.store.dead_letters import Letter
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import DelayedQueue, Offer, Request
+from tests.support.store.jobs import jobs
 from tests.support.workers.harness import TRANSPORT
 
 PAUSED = "{delayq}:paused"
@@ -82,8 +83,8 @@ def _replay(store: Any, queue: str) -> None:
 
 def _enqueue(store: Any, queue: str) -> None:
     job = JobRun("j", 1, 600_000)
-    store.jobs.begin(job)
-    store.jobs.enqueue(queue, job, [Offer("i", "", 0, "body")])
+    jobs(store).begin(job)
+    jobs(store).enqueue(queue, job, [Offer("i", "", 0, "body")])
 
 
 @pytest.mark.parametrize("way", OF_CHANNEL)

@@ -10,16 +10,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from celery_ext.spark import job as job_of
 from celery_ext.spark.broker import Broker
+from celery_ext.spark.job_types import JobRun
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.sender import Sender
 from celery_ext.spark.write.writers import prepare
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.spark.making import batch_of
 from tests.support.spark.reading import fill, ids_of, reader_of
-from tests.support.store.jobs import begun
+from tests.support.store.jobs import begun, jobs
 
 OPTIONS: Any = SimpleNamespace(chunk_size=50, chunk_bytes=500_000, max_rate=0, max_queue_depth=0, write_timeout=30.0)
 #: Queues that are not all on one node.
@@ -71,7 +71,7 @@ def test_a_cancel_that_comes_while_a_chunk_is_on_its_way(store: DelayStore, monk
     """A task that asked before another one cancelled, and stored after its search, takes the message back itself."""
     job = begun(store, cancels=True)
     sender, other = (Sender(store, job, OPTIONS) for _ in range(2))
-    excluded, asked = store.jobs.excluded, []
+    excluded, asked = jobs(store).excluded, []
 
     def ask(of: JobRun, ids: Sequence[str]) -> set[str]:
         found = excluded(of, ids)
@@ -80,7 +80,7 @@ def test_a_cancel_that_comes_while_a_chunk_is_on_its_way(store: DelayStore, monk
             other.cancel("celery", ["i1"])
         return found
 
-    monkeypatch.setattr(store.jobs, "excluded", ask)
+    monkeypatch.setattr(jobs(store), "excluded", ask)
     sender.add("a", later("i0", "i1"))
     sender.flush()
     assert asked == [[], ["i1"]]

@@ -13,14 +13,14 @@ from celery_ext.spark import job
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.spark.logic.test_without_spark import run_without
-from tests.support.store.jobs import begun, several
+from tests.support.store.jobs import begun, jobs, several
 from tests.support.workers.harness import TRANSPORT
 
 
 def test_a_job_can_be_asked_for_without_spark(redis_server: PrivateRedis, client: redis.Redis) -> None:
     """An app without the packages of the extra learns how far a job is."""
     store = DelayStore(client)
-    store.jobs.enqueue("q", begun(store, "nightly"), several(3))
+    jobs(store).enqueue("q", begun(store, "nightly"), several(3))
     code = f"from celery_ext.spark import job; print(job({redis_server.url!r}, 'nightly').sent)"
     done = run_without(("pyspark", "pyarrow"), code)
     assert done.stdout.strip() == "3", done.stderr
@@ -31,7 +31,7 @@ def test_a_query_names_the_job_of_its_last_micro_batch(redis_server: PrivateRedi
     progress: Any = SimpleNamespace(id="a-b", batchId=7)
     query: Any = SimpleNamespace(id="a-b", lastProgress=progress)
     store = DelayStore(client)
-    store.jobs.enqueue("q", begun(store, "a-b/7"), several(3))
+    jobs(store).enqueue("q", begun(store, "a-b/7"), several(3))
     for of in (query, progress):
         found = job(redis_server.url, of)
         assert found is not None
@@ -60,7 +60,7 @@ def test_the_broker_is_named_by_url_or_app(
 ) -> None:
     """One URL, a failover list or an app names the broker; its prefix counts."""
     store = DelayStore(client, Keys("shop."))
-    store.jobs.enqueue("q", begun(store, "nightly"), several(3))
+    jobs(store).enqueue("q", begun(store, "nightly"), several(3))
     broker, options = named(redis_server.url)
     found = job(broker, "nightly", **options)
     assert found is not None

@@ -5,7 +5,7 @@ from threading import Event
 from time import monotonic, sleep
 
 from kombu_delayq.store import DelayStore
-from tests.support.store.jobs import begun, several
+from tests.support.store.jobs import begun, jobs, several
 from tests.support.store.keyspace import clock_ms
 from tests.support.store.together import together
 
@@ -21,7 +21,7 @@ def test_a_rate_holds_across_writers(store: DelayStore) -> None:
         fresh, at = 0, 0
         who = str(random.random())
         while not stop.is_set():
-            reply = store.jobs.enqueue("q", job, several(chunk, f"{who} {at} "))
+            reply = jobs(store).enqueue("q", job, several(chunk, f"{who} {at} "))
             if reply.word == "enqueued":
                 at, fresh = at + 1, fresh + reply.fresh
             else:

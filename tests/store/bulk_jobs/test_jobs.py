@@ -4,11 +4,12 @@ from uuid import uuid4
 
 import pytest
 
+from celery_ext.spark.job_types import Enqueued
+from celery_ext.spark.keys import JobKeys
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import Enqueued
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.jobs import GUARD, JOB, begun, claim, now, several
+from tests.support.store.jobs import GUARD, JOB, begun, claim, jobs, now, several
 from tests.support.store.keyspace import BODIES, DUE, PAST_MS, QUEUE_NAMES, in_form, popped, waiting
 
 
@@ -19,12 +20,12 @@ def test_a_store_lives_longer_than_the_data_of_its_redis(store: DelayStore) -> N
     """
     store.client.flushdb()
     job = begun(store)
-    assert store.jobs.enqueue("q", job, several(2)).fresh == 2
+    assert jobs(store).enqueue("q", job, several(2)).fresh == 2
     store.client.flushdb()
-    assert store.jobs.enqueue("q", job, several(3)) == Enqueued("unknown")
+    assert jobs(store).enqueue("q", job, several(3)) == Enqueued("unknown")
     assert begun(store) == job
-    assert store.jobs.enqueue("q", job, several(3)) == Enqueued("enqueued", 3)
-    assert store.jobs.finish(job, "committed") == "committed"
+    assert jobs(store).enqueue("q", job, several(3)) == Enqueued("enqueued", 3)
+    assert jobs(store).finish(job, "committed") == "committed"
     assert store.client.llen("q") == 3
 
 
@@ -32,8 +33,8 @@ def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore) -
     """Messages of a job that are due later wait in the store, and a transfer worker moves them in their order."""
     job = begun(store)
     messages = [waiting(name, priority=priority) for name, priority in [("z", 0), ("a", 0), ("m", 9)]]
-    store.jobs.enqueue("q", job, messages)
-    store.jobs.finish(job, "committed")
+    jobs(store).enqueue("q", job, messages)
+    jobs(store).finish(job, "committed")
     assert store.delivery.transfer("q").moved == 0
     due = in_form(store, DUE)
     store.client.zadd(due, dict.fromkeys(store.client.zrange(due, 0, -1), PAST_MS))  # the time has come
@@ -46,9 +47,9 @@ def test_delayed_messages_are_transferred_when_they_are_due(store: DelayStore) -
 def test_a_message_that_waits_already_is_not_doubled(store: DelayStore) -> None:
     """A message that a publisher has stored, byte for byte, is not stored again; others of its id are."""
     store.delivery.offer("q", waiting("i"))
-    assert store.jobs.enqueue("q", begun(store), [waiting("i")]).word == "enqueued"
+    assert jobs(store).enqueue("q", begun(store), [waiting("i")]).word == "enqueued"
     assert store.queues.size("q") == 1
-    assert store.jobs.enqueue("q", begun(store, "other"), [waiting("i", body="other")]).word == "enqueued"
+    assert jobs(store).enqueue("q", begun(store, "other"), [waiting("i", body="other")]).word == "enqueued"
     assert store.queues.size("q") == 2
 
 
@@ -56,36 +57,36 @@ def test_a_priority_step_given_twice_is_counted_once(make_store: MakeStore) -> N
     """Where ``priority_steps`` name a step twice, its list counts once for ``max_depth``."""
     store = make_store(steps=(0, 0, 3, 3))
     job = begun(store, max_depth=3)
-    assert [store.jobs.enqueue("q", job, [now(name)]).word for name in "abcd"] == ["enqueued"] * 3 + ["deep"]
+    assert [jobs(store).enqueue("q", job, [now(name)]).word for name in "abcd"] == ["enqueued"] * 3 + ["deep"]
 
 
 @pytest.mark.parametrize("name", [*QUEUE_NAMES, "{q}:due", "j:0", "\0", "\x7f"])
 def test_any_name_of_job_queue_and_stream(store: DelayStore, name: str) -> None:
     """Jobs, queues and streams of any name are kept apart, and a whole job of such names sends each message once."""
     other = begun(store, f"j{name}~")
-    store.jobs.enqueue("other", other, several(1))
+    jobs(store).enqueue("other", other, several(1))
     job = begun(store, f"j{name}")
-    assert store.jobs.begin(job, name).word == "open"
-    assert store.jobs.enqueue(name, job, [now("i"), waiting("j")]).fresh == 2
-    assert store.jobs.of_stream(name) == (f"j{name}" if name else None)
-    store.jobs.finish(job, "committed")
+    assert jobs(store).begin(job, name).word == "open"
+    assert jobs(store).enqueue(name, job, [now("i"), waiting("j")]).fresh == 2
+    assert jobs(store).of_stream(name) == (f"j{name}" if name else None)
+    jobs(store).finish(job, "committed")
     assert (store.queues.size(name), popped(store.client, name)) == (1, [b"body of i"])
-    states = [found.state for each in (job.name, other.name) if (found := store.jobs.find(each))]
+    states = [found.state for each in (job.name, other.name) if (found := jobs(store).find(each))]
     assert states == ["committed", "running"]
 
 
 def test_a_job_that_is_not_remembered_can_be_written_by_nobody(store: DelayStore) -> None:
     """When the time is up nothing of a job is left, what its tasks then write is refused, and the queue stays."""
     job = begun(store)
-    store.jobs.begin(job, "s")
-    assert store.jobs.enqueue("q", job, [now("i"), waiting("j")]).fresh == 2
-    keys = [store.keys.job("j"), store.keys.stream("s"), JOB, GUARD]
+    jobs(store).begin(job, "s")
+    assert jobs(store).enqueue("q", job, [now("i"), waiting("j")]).fresh == 2
+    keys = [JobKeys(store.keys).job("j"), JobKeys(store.keys).stream("s"), JOB, GUARD]
     for key in filter(store.client.exists, keys):
         assert store.client.pttl(key) > 0
         store.client.pexpire(key, 1)  # the time is up
     until(lambda: not any(map(store.client.exists, keys)))
-    assert store.jobs.enqueue("q", job, [now("k")]) == Enqueued("unknown")
-    assert (store.jobs.find("j"), store.jobs.of_stream("s")) == (None, None)
+    assert jobs(store).enqueue("q", job, [now("k")]) == Enqueued("unknown")
+    assert (jobs(store).find("j"), jobs(store).of_stream("s")) == (None, None)
     assert (store.client.llen("q"), store.queues.size("q")) == (1, 1)
 
 
@@ -93,9 +94,9 @@ def test_a_guard_takes_less_than_a_hundred_bytes_an_id(store: DelayStore) -> Non
     """The ids of 100,000 messages, as UUIDs, take no more than 100 bytes each while the job runs, and none after."""
     job = begun(store)
     for _ in range(100):
-        store.jobs.enqueue("q", job, [claim(str(uuid4())) for _ in range(1000)])
+        jobs(store).enqueue("q", job, [claim(str(uuid4())) for _ in range(1000)])
     assert store.client.hlen(GUARD) == 100_000
     assert store.client.memory_usage(GUARD, samples=0) <= 100 * 100_000
-    store.jobs.finish(job, "committed")
+    jobs(store).finish(job, "committed")
     assert not store.client.exists(GUARD)
     assert store.client.memory_usage(JOB) < 1000

@@ -2,9 +2,9 @@
 
 import pytest
 
+from celery_ext.spark.job_types import Begun, JobRun
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import Begun, JobRun
-from tests.support.store.jobs import GUARD, JOB, KEPT_MS, TTL_MS, WHOLE, begun, found_job, now
+from tests.support.store.jobs import GUARD, JOB, KEPT_MS, TTL_MS, WHOLE, begun, found_job, jobs, now
 from tests.support.store.keyspace import clock_ms, contents
 
 STREAM = "{delayq}:stream:s"
@@ -18,7 +18,7 @@ def run(number: int, name: str = "j") -> JobRun:
 def test_a_new_job_is_open_from_now_on(store: DelayStore) -> None:
     """On an empty database, a run makes exactly the job's state, open, with the moment by Redis's clock."""
     before_ms = clock_ms(store.client)
-    begun = store.jobs.begin(run(3))
+    begun = jobs(store).begin(run(3))
     after_ms = clock_ms(store.client)
     assert begun.word == "open"
     assert before_ms <= begun.base_ms <= after_ms
@@ -31,19 +31,19 @@ def test_a_new_job_is_open_from_now_on(store: DelayStore) -> None:
 
 def test_each_task_of_a_run_gets_the_same_answer(store: DelayStore) -> None:
     """The moment at which a job began stays, for other tasks of its run and for later runs."""
-    first = store.jobs.begin(run(1))
+    first = jobs(store).begin(run(1))
     before = contents(store.client)
-    assert store.jobs.begin(run(1)) == first
+    assert jobs(store).begin(run(1)) == first
     assert contents(store.client) == before
-    assert store.jobs.begin(run(2)) == first
+    assert jobs(store).begin(run(2)) == first
 
 
 def test_a_later_run_takes_the_job_over(store: DelayStore) -> None:
     """After a later run has begun, earlier ones are told so and change nothing."""
-    store.jobs.begin(run(9))
-    base_ms = store.jobs.begin(run(10)).base_ms  # as numbers, not as texts
+    jobs(store).begin(run(9))
+    base_ms = jobs(store).begin(run(10)).base_ms  # as numbers, not as texts
     before = contents(store.client)
-    assert store.jobs.begin(run(9)) == Begun("superseded", base_ms)
+    assert jobs(store).begin(run(9)) == Begun("superseded", base_ms)
     assert contents(store.client) == before
     assert before[WHOLE.encode()][b"run"] == b"10"
 
@@ -51,13 +51,13 @@ def test_a_later_run_takes_the_job_over(store: DelayStore) -> None:
 def test_an_aborted_run_cannot_go_on_and_a_later_one_can(store: DelayStore) -> None:
     """The run that was aborted stays so; a later run opens the job again, and its counts go on."""
     job = begun(store)
-    store.jobs.enqueue("q", job, [now("i")])
-    store.jobs.finish(job, "aborted")
+    jobs(store).enqueue("q", job, [now("i")])
+    jobs(store).finish(job, "aborted")
     before = contents(store.client)
-    assert store.jobs.begin(job).word == "aborted"
+    assert jobs(store).begin(job).word == "aborted"
     assert contents(store.client) == before
     later = begun(store)
-    assert store.jobs.begin(job).word == "superseded"
+    assert jobs(store).begin(job).word == "superseded"
     found = found_job(store)
     assert (found.state, found.run, found.sent) == ("running", later.run, 1)
 
@@ -65,36 +65,36 @@ def test_an_aborted_run_cannot_go_on_and_a_later_one_can(store: DelayStore) -> N
 def test_a_committed_job_takes_no_run_any_more(store: DelayStore) -> None:
     """Neither the run that committed a job nor an earlier or later one may write."""
     job = begun(store)
-    store.jobs.enqueue("q", job, [now("i")])
-    store.jobs.finish(job, "committed")
+    jobs(store).enqueue("q", job, [now("i")])
+    jobs(store).finish(job, "committed")
     before = contents(store.client)
     for number in (job.run - 1, job.run, job.run + 1):
-        assert store.jobs.begin(run(number), "s").word == "committed"
+        assert jobs(store).begin(run(number), "s").word == "committed"
     assert contents(store.client) == before
 
 
 def test_a_stream_knows_its_latest_job(store: DelayStore) -> None:
     """The job of a stream is found by the stream's name, as long as the job is remembered."""
-    assert store.jobs.of_stream("s") is None
-    store.jobs.begin(run(1, "s/0"), "s")
-    store.jobs.begin(run(2, "s/1"), "s")
-    store.jobs.begin(run(3, "of no stream"))
-    assert store.jobs.of_stream("s") == "s/1"
+    assert jobs(store).of_stream("s") is None
+    jobs(store).begin(run(1, "s/0"), "s")
+    jobs(store).begin(run(2, "s/1"), "s")
+    jobs(store).begin(run(3, "of no stream"))
+    assert jobs(store).of_stream("s") == "s/1"
     assert contents(store.client)[STREAM.encode()] == b"s/1"
     assert 0 < store.client.pttl(STREAM) <= TTL_MS
 
 
 def test_a_superseded_run_does_not_take_the_stream(store: DelayStore) -> None:
     """A run that may not write leaves the stream's job as it is."""
-    store.jobs.begin(run(2, "old"), "s")
-    store.jobs.begin(run(3, "new"), "s")
-    assert store.jobs.begin(run(1, "old"), "s").word == "superseded"
-    assert store.jobs.of_stream("s") == "new"
+    jobs(store).begin(run(2, "old"), "s")
+    jobs(store).begin(run(3, "new"), "s")
+    assert jobs(store).begin(run(1, "old"), "s").word == "superseded"
+    assert jobs(store).of_stream("s") == "new"
 
 
 def test_what_a_job_needs_lives_as_long_as_the_job(store: DelayStore) -> None:
     """A run that begins gives job and guard the full time again: neither ends before the other."""
-    store.jobs.enqueue("q", begun(store), [now("i")])
+    jobs(store).enqueue("q", begun(store), [now("i")])
     for key in {WHOLE, JOB, GUARD}:
         store.client.pexpire(key, TTL_MS // 10)
     begun(store)
@@ -104,7 +104,7 @@ def test_what_a_job_needs_lives_as_long_as_the_job(store: DelayStore) -> None:
 
 def test_runs_are_counted(store: DelayStore) -> None:
     """Each run gets a number above all before it, whatever its job, and the count does not expire."""
-    assert [store.jobs.new_run() for _ in range(3)] == [1, 2, 3]
+    assert [jobs(store).new_run() for _ in range(3)] == [1, 2, 3]
     assert contents(store.client) == {b"{delayq}:runs": b"3"}
     assert store.client.ttl("{delayq}:runs") == -1
 
@@ -115,6 +115,6 @@ def test_what_an_earlier_version_has_staged_is_left_to_it(store: DelayStore, sta
     job = begun(store)
     store.client.hset(WHOLE, mapping={"state": state, "staged": "1", "closed": job.run})
     before = contents(store.client)
-    assert store.jobs.begin(run(job.run + 1)).word == word
+    assert jobs(store).begin(run(job.run + 1)).word == word
     assert contents(store.client) == before
     assert found_job(store).state == {"open": "running", "publishing": "committed"}.get(state, state)

@@ -1,8 +1,8 @@
 """``close.lua``: notes that all parts of a bulk job have ended."""
 
+from celery_ext.spark.job_types import JobRun
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import JobRun
-from tests.support.store.jobs import TTL_MS, WHOLE, begun
+from tests.support.store.jobs import TTL_MS, WHOLE, begun, jobs
 from tests.support.store.keyspace import contents
 
 
@@ -11,7 +11,7 @@ def test_the_end_of_the_parts_is_noted(store: DelayStore) -> None:
     job = begun(store)
     before = contents(store.client)
     store.client.pexpire(WHOLE, TTL_MS // 10)
-    assert store.jobs.close(job) == "closed"
+    assert jobs(store).close(job) == "closed"
     before[WHOLE.encode()] |= {b"closed": b"%d" % job.run}
     assert contents(store.client) == before
     assert TTL_MS // 2 < store.client.pttl(WHOLE) <= TTL_MS
@@ -20,14 +20,14 @@ def test_the_end_of_the_parts_is_noted(store: DelayStore) -> None:
 def test_a_later_run_stays_open(store: DelayStore) -> None:
     """A late end of a run does not end the next one."""
     job = begun(store)
-    store.jobs.finish(job, "aborted")
+    jobs(store).finish(job, "aborted")
     begun(store)
     before = contents(store.client)
-    assert store.jobs.close(job) == "superseded"
+    assert jobs(store).close(job) == "superseded"
     assert contents(store.client) == before
 
 
 def test_a_job_that_is_not_remembered_stays_so(store: DelayStore) -> None:
     """Nothing is noted that nobody would ever remove."""
-    assert store.jobs.close(JobRun("j", 1, TTL_MS)) == "unknown"
+    assert jobs(store).close(JobRun("j", 1, TTL_MS)) == "unknown"
     assert contents(store.client) == {}

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from celery_ext.spark.job_types import JobRun
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
+from tests.support.store.jobs import jobs
 from tests.support.store.keyspace import DUE, clock_ms, contents, in_form, only, waiting
 from tests.support.store.layouts import other_layout
 
@@ -37,8 +38,8 @@ def later(store: DelayStore, by_ms: float = HOUR_MS) -> float:
 
 
 def job(store: DelayStore) -> JobRun:
-    run = JobRun("j", store.jobs.new_run(), ttl_ms=60_000)
-    store.jobs.begin(run)
+    run = JobRun("j", jobs(store).new_run(), ttl_ms=60_000)
+    jobs(store).begin(run)
     return run
 
 
@@ -61,7 +62,7 @@ LATER: dict[str, Callable[[DelayStore, float], object]] = {
     "adopt, x-expires unknown": lambda store, due_ms: store.delivery.adopt("q", waiting("late", due_ms), ""),
     "reschedule": lambda store, due_ms: store.lookup.reschedule("q", [Change(only(store, "i"), due_ms, b"new")]),
     "convert": convert,
-    "enqueue": lambda store, due_ms: store.jobs.enqueue("q", job(store), [waiting("late", due_ms)]),
+    "enqueue": lambda store, due_ms: jobs(store).enqueue("q", job(store), [waiting("late", due_ms)]),
 }
 
 

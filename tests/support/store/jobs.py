@@ -2,37 +2,43 @@
 
 from typing import Any
 
+from celery_ext.spark.job_types import Job, JobRun
+from celery_ext.spark.keys import JobKeys
+from celery_ext.spark.store import BulkJobs, longer
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import Job, JobRun
-from kombu_delayq.store.jobs import longer
 from kombu_delayq.store.types import Offer
 from tests.support.store.keyspace import KEYS, Contents
 
 #: State of the job "j" as a whole.
 WHOLE = "{delayq}:job:j"
 #: Keys of its part for the queue "q".
-JOB, GUARD = KEYS.job("j", "q"), KEYS.guard("j", "q")
+JOB, GUARD = JobKeys(KEYS).job("j", "q"), JobKeys(KEYS).guard("j", "q")
 #: How long Redis remembers a job here, in ms: longer than any test. And how long what its part keeps.
 TTL_MS = 600_000
 KEPT_MS = longer(TTL_MS)
 
 
+def jobs(store: DelayStore) -> BulkJobs:
+    """Returns the part of a store for bulk jobs."""
+    return store.part(BulkJobs)
+
+
 def begun(store: DelayStore, name: str = "j", **how: Any) -> JobRun:
     """Begins a new run of a job; keywords as in ``JobRun``."""
-    job = JobRun(name, store.jobs.new_run(), TTL_MS, **how)
-    assert store.jobs.begin(job).word == "open"
+    job = JobRun(name, jobs(store).new_run(), TTL_MS, **how)
+    assert jobs(store).begin(job).word == "open"
     return job
 
 
 def joined(store: DelayStore, job: JobRun, queue: str = "q") -> JobRun:
     """Lets a run write to a queue: its part begins. Returns the run."""
-    store.jobs.enqueue_commands(queue, job._replace(max_rate=0.0), [claim("not sent")])
+    jobs(store).enqueue_commands(queue, job._replace(max_rate=0.0), [claim("not sent")])
     return job
 
 
 def found_job(store: DelayStore, name: str = "j") -> Job:
     """Returns what the store tells of a job that it knows."""
-    found = store.jobs.find(name)
+    found = jobs(store).find(name)
     assert found is not None
     return found
 

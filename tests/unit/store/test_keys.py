@@ -13,6 +13,7 @@ from redis.crc import key_slot
 
 from celery_ext.features import key_names
 from celery_ext.journal.keys import JournalKeys
+from celery_ext.spark.keys import JobKeys
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
 from kombu_delayq.store.keys import Keys
 
@@ -42,10 +43,10 @@ def test_a_queues_keys_carry_its_name_as_hash_tag(queue: str, tagged: str) -> No
 def test_the_prefix_stands_before_every_name() -> None:
     """Kombu's ``global_keyprefix`` stands before every key and before the channel."""
     plain, prefixed = Keys(), Keys("app:")
-    for name in ("queues", "lease", "standby", "second_standby", "wake", "cancelled", "runs"):
+    for name in ("queues", "lease", "standby", "second_standby", "wake", "cancelled"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
-    for name in ("replaying", "job", "guard", "stream"):
-        assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("q")
+    assert prefixed.replaying("q") == "app:" + plain.replaying("q")
+    assert JobKeys(prefixed).job("q") == "app:" + JobKeys(plain).job("q")
     for name in ("due", "bodies", "order", "duplicates"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("app:q")
     assert prefixed.ready("q", (0, 3)) == ["app:" + key for key in plain.ready("q", (0, 3))]
@@ -53,12 +54,12 @@ def test_the_prefix_stands_before_every_name() -> None:
 
 def test_no_two_keys_are_the_same() -> None:
     """All keys of a queue or job, and those of one whose name only adds braces or a part of a key, differ."""
-    keys = Keys()
+    keys, of_job = Keys(), JobKeys(Keys())
     makers = (keys.due, keys.bodies, keys.order, keys.duplicates, keys.replaying)
-    makers += (keys.job, keys.guard, keys.stream)
+    makers += (of_job.job, of_job.guard, of_job.stream)
     like_keys = ("}:due", "job:a", "{a}:due", "delayq:{a}:due", "a:due")
     names = [make(name) for name in ("a", "b", "{a}", "tagged:a", "", *like_keys) for make in makers]
-    names += [keys.queues, *keys.leases, keys.cancelled, keys.runs, keys.wake]
+    names += [keys.queues, *keys.leases, keys.cancelled, of_job.runs, keys.wake]
     names += [*keys.ready("a", (0, 3)), *keys.ready("{a}", (0, 3))]
     assert len(set(names)) == len(names)
 
@@ -69,10 +70,10 @@ def test_no_two_keys_are_the_same() -> None:
 )
 def test_a_queue_is_told_by_its_keys(prefix: str, queue: str) -> None:
     """The keys of index and bodies tell a queue of any name, behind any prefix; other keys do not."""
-    keys = Keys(prefix)
+    keys, of_job = Keys(prefix), JobKeys(Keys(prefix))
     assert keys.queue_of(keys.due(queue)) == keys.queue_of(keys.bodies(queue)) == queue
     others = [keys.order(queue), keys.duplicates(queue), keys.due(queue) + ":due", f"x{keys.due(queue)}", keys.wake]
-    of_jobs = [of(name) for of in (keys.job, keys.guard, keys.stream) for name in (queue, f"{queue}:due")]
+    of_jobs = [of(name) for of in (of_job.job, of_job.guard, of_job.stream) for name in (queue, f"{queue}:due")]
     for other in others + of_jobs:
         assert keys.queue_of(other) != queue
 

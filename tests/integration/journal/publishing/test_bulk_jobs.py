@@ -6,19 +6,19 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from celery_ext.journal import JournaledStore
+from celery_ext.spark.store import BulkJobs
 from celery_ext.waiting import by_id
 from kombu_delayq.redis import scripts
-from kombu_delayq.store.jobs import BulkJobs
 from kombu_delayq.store.types import Offer
 from tests.integration.journal.publishing.test_tiers import far, near, rows
 from tests.support.journal.stores import DAY_MS, MakeJournaled, in_redis
-from tests.support.store.jobs import begun, claim
+from tests.support.store.jobs import begun, claim, jobs
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)
 
 
 def sent(store: JournaledStore) -> tuple[list[str], list[tuple[str, bool]], int]:
-    found = store.jobs.find("j")
+    found = jobs(store).find("j")
     assert found is not None
     ids = ["near", "far", "other", "cancelled"]
     return in_redis(store), rows(store, *ids), found.sent
@@ -29,17 +29,17 @@ def test_a_job_is_divided_and_sends_each_id_once(make_journaled: MakeJournaled, 
     """Far rows wait in the journal, count as sent, and are not sent again, even with other bytes."""
     store = make_journaled()
     job = begun(store)
-    store.jobs.enqueue("q", job, [claim("cancelled")])
+    jobs(store).enqueue("q", job, [claim("cancelled")])
     chunk = [near(), far(), far("cancelled")]
     for fresh in (2, 0):
         if way == "at once":
-            reply = store.jobs.enqueue("q", job, chunk)
+            reply = jobs(store).enqueue("q", job, chunk)
         else:
             with store.client.pipeline(transaction=False) as pipe:
                 store.client.script_load(scripts.load("enqueue", store.layout).text)
                 for command in store.jobs.enqueue_commands("q", job, chunk):
                     pipe.execute_command(*command)
-                reply = store.jobs.enqueued("q", pipe.execute())
+                reply = jobs(store).enqueued("q", pipe.execute())
         assert (reply.word, reply.fresh, reply.repeated) == ("enqueued", fresh, 3 - fresh)
         assert sent(store) == (["near"], [("far", True)], 2)
         chunk[1] = Offer("far", repr(time() * 1000 + 50 * DAY_MS), 0, "other bytes of a second attempt")
@@ -56,10 +56,10 @@ def test_a_task_killed_between_rows_and_guard(make_journaled: MakeJournaled, mon
     with monkeypatch.context() as patch:
         patch.setattr(BulkJobs, "enqueue", killed)
         with pytest.raises(RedisConnectionError):
-            store.jobs.enqueue("q", job, [near(), far()])
+            jobs(store).enqueue("q", job, [near(), far()])
     assert sent(store) == ([], [("far", True)], 0)
     again = [near(), Offer("far", repr(time() * 1000 + 50 * DAY_MS), 0, "other bytes"), far("other")]
-    assert store.jobs.enqueue("q", job, again).fresh == 3
+    assert jobs(store).enqueue("q", job, again).fresh == 3
     assert sent(store) == (["near"], [("far", True), ("other", True)], 3)
 
 
@@ -69,11 +69,11 @@ def test_a_dated_job_sends_an_id_for_each_due_time(make_journaled: MakeJournaled
     job = begun(store, dated=True)
     chunk = [far(), far()]
     for fresh in (2, 0):
-        assert store.jobs.enqueue("q", job, chunk).fresh == fresh
+        assert jobs(store).enqueue("q", job, chunk).fresh == fresh
         assert sent(store) == ([], [("far", True)] * 2, 2)
     assert next(iter(by_id.cancel(store, ["far"]))).messages
-    store.jobs.take_back(["j"], ["far"])
-    assert store.jobs.enqueue("q", job, chunk).fresh == 2
+    jobs(store).take_back(["j"], ["far"])
+    assert jobs(store).enqueue("q", job, chunk).fresh == 2
     assert sent(store) == ([], [("far", True)] * 2, 4)
 
 
@@ -82,7 +82,7 @@ def test_a_straggler_leaves_no_rows(make_journaled: MakeJournaled) -> None:
     store = make_journaled(journal="all")
     old = begun(store)
     begun(store)
-    assert store.jobs.enqueue("q", old, [near(), far()]).word == "superseded"
+    assert jobs(store).enqueue("q", old, [near(), far()]).word == "superseded"
     assert sent(store) == ([], [], 0)
 
 
@@ -90,5 +90,5 @@ def test_one_id_in_both_tiers_is_sent_once(make_journaled: MakeJournaled) -> Non
     """Of two messages of one id in a chunk the first is sent, as without a journal."""
     store = make_journaled()
     job = begun(store)
-    store.jobs.enqueue("q", job, [near("other"), far("other")])
+    jobs(store).enqueue("q", job, [near("other"), far("other")])
     assert sent(store) == (["other"], [], 1)

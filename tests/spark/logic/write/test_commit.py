@@ -13,10 +13,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import job
 from celery_ext.spark.errors import InvalidSparkOption, JobCommittedBefore
+from celery_ext.spark.job_types import Job
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.job import CommitMessage, JobWriter
 from celery_ext.spark.write.writers import StreamWriter, prepare
-from kombu_delayq.store.job_types import Job
 from tests.support.servers.proxies import Proxy
 from tests.support.spark.landing import landed
 from tests.support.spark.making import batch_of

@@ -9,15 +9,15 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.errors import BrokerUnavailable, StragglerRefused
+from celery_ext.spark.job_types import JobRun
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.sender import JobCommitted, Sender, most_in_chunk
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.job_types import JobRun
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.servers.proxies import LosesReply
 from tests.support.spark.landing import open_store
-from tests.support.store.jobs import begun, joined, now, several
+from tests.support.store.jobs import begun, jobs, joined, now, several
 
 
 @pytest.fixture
@@ -85,8 +85,8 @@ def test_an_id_is_sent_once_by_all_attempts(store: DelayStore, client: redis.Red
 
 
 ENDS: dict[str, tuple[Any, type[Exception], str]] = {
-    "committed": (lambda store, job: store.jobs.finish(job, "committed"), JobCommitted, "j"),
-    "aborted": (lambda store, job: store.jobs.finish(job, "aborted"), StragglerRefused, "has been aborted"),
+    "committed": (lambda store, job: jobs(store).finish(job, "committed"), JobCommitted, "j"),
+    "aborted": (lambda store, job: jobs(store).finish(job, "aborted"), StragglerRefused, "has been aborted"),
     "superseded": (lambda store, job: begun(store), StragglerRefused, "goes on in a later run"),
     "unknown": (lambda store, job: store.client.flushdb(), StragglerRefused, "is no longer known to Redis"),
 }
@@ -254,7 +254,7 @@ def test_a_task_learns_with_the_next_chunk_that_its_job_has_ended(store: DelaySt
     sending = sender(store, job, chunk_size="10")
     sending.add("q", several(10))
     until(lambda: client.llen("q") == 10)
-    store.jobs.finish(job, "aborted")
+    jobs(store).finish(job, "aborted")
     sending.add("q", several(20)[10:])
     with pytest.raises(StragglerRefused, match="has been aborted"):
         sending.add("q", several(30)[20:])

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
+from celery_ext.spark.job_types import COMMITTED, Begun, Enqueued, Job, JobCounts, JobRun
+from celery_ext.spark.keys import JobKeys
 from kombu_delayq.redis.operations import Args, Call, HashKey, Rows, StringKey, operation
 from kombu_delayq.redis.replies import Command, checked
 from kombu_delayq.store.client import Into, Lists, StoreClient
-from kombu_delayq.store.job_types import COMMITTED, Begun, Enqueued, Job, JobCounts, JobRun
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
@@ -68,6 +69,7 @@ class BulkJobs(StorePart):
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client, registry)
+        self._own = JobKeys(client.keys)
         #: By job and run: when it began last in this process, in s of ``monotonic``.
         self._begun: dict[tuple[str, int], float] = {}
         #: Job, run and queue of the parts that this store has begun.
@@ -75,7 +77,7 @@ class BulkJobs(StorePart):
 
     def new_run(self) -> int:
         """Returns a number that is larger than the numbers of all earlier runs of bulk jobs."""
-        return int(self._client.redis.incr(self._keys.runs))
+        return int(self._client.redis.incr(self._own.runs))
 
     def begin(self, job: JobRun, stream: str = "") -> Begun:
         """Lets a run write to its job; earlier runs can no longer write.
@@ -85,7 +87,7 @@ class BulkJobs(StorePart):
             stream: Name of the stream that the job belongs to, if any; ``of_stream`` finds the job by it.
         """
         self._complete(job)
-        part, noted, name = self._part(job.name), self._keys.stream(stream), job.name if stream else ""
+        part, noted, name = self._part(job.name), self._own.stream(stream), job.name if stream else ""
         call = begin(part=part, stream=noted, run=job.run, ttl=job.ttl_ms, name=name, base="")
         word, base = self._client.run(call)
         begun = Begun(word, float(base))
@@ -159,7 +161,7 @@ class BulkJobs(StorePart):
         """Returns which ids an open job has excluded; none of a job that does not cancel."""
         if not job.cancels:
             return set()
-        found = self._client.ask("HMGET", self._keys.guard(job.name), *ids)
+        found = self._client.ask("HMGET", self._own.guard(job.name), *ids)
         return {one for one, note in zip(ids, found, strict=True) if note is not None}
 
     def take_back(self, names: Sequence[str], ids: Sequence[str]) -> None:
@@ -169,9 +171,9 @@ class BulkJobs(StorePart):
             names: Names of the jobs.
             ids: The ids, a few hundred at a time.
         """
-        queues = self._client.send([("SMEMBERS", self._keys.parts(name)) for name in names]) if names else []
+        queues = self._client.send([("SMEMBERS", self._own.parts(name)) for name in names]) if names else []
         guards = [
-            self._keys.guard(name, as_text(queue)) for name, own in zip(names, queues, strict=True) for queue in own
+            self._own.guard(name, as_text(queue)) for name, own in zip(names, queues, strict=True) for queue in own
         ]
         if guards:
             self._client.send([("HDEL", guard, *ids) for guard in guards])
@@ -180,7 +182,7 @@ class BulkJobs(StorePart):
         """Returns for each message whether an open job has sent or claimed it; False for all once it is committed."""
         if not offers:
             return []
-        notes = self._client.ask("HMGET", self._keys.guard(job.name, queue), *(offer.id for offer in offers))
+        notes = self._client.ask("HMGET", self._own.guard(job.name, queue), *(offer.id for offer in offers))
         own = [f"[{offer.due}]" if job.dated else "" for offer in offers]
         return [note is not None and one in as_text(note) for one, note in zip(own, notes, strict=True)]
 
@@ -196,7 +198,7 @@ class BulkJobs(StorePart):
         """
         if not (job.max_rate and count):
             return 0.0
-        return self._client.run(job_rate(job=self._keys.job(job.name), rate=job.max_rate, count=count))
+        return self._client.run(job_rate(job=self._own.job(job.name), rate=job.max_rate, count=count))
 
     def finish(self, job: JobRun, word: str, counts: JobCounts | None = None) -> str:
         """Commits or aborts a job, so that none of its tasks can write any more.
@@ -226,20 +228,20 @@ class BulkJobs(StorePart):
         Returns:
             ``closed``; or, with nothing changed, ``superseded`` or ``unknown``.
         """
-        return self._client.run(close(job=self._keys.job(job.name), run=job.run, ttl=job.ttl_ms))
+        return self._client.run(close(job=self._own.job(job.name), run=job.run, ttl=job.ttl_ms))
 
     def find(self, name: str) -> Job | None:
         """Returns what Redis remembers of a job, or None; two round trips at most."""
-        found, queues = self._client.send([("HGETALL", self._keys.job(name)), ("SMEMBERS", self._keys.parts(name))])
+        found, queues = self._client.send([("HGETALL", self._own.job(name)), ("SMEMBERS", self._own.parts(name))])
         fields = {as_text(field): as_text(value) for field, value in found.items()}
-        commands = [("HMGET", self._keys.job(name, as_text(queue)), *_COUNTED) for queue in queues]
+        commands = [("HMGET", self._own.job(name, as_text(queue)), *_COUNTED) for queue in queues]
         replies = self._client.send(commands) if commands else []
         counts = {of: sum(int(part[at] or 0) for part in replies) for at, of in enumerate(_COUNTED)}
         return Job.of(name, fields, counts) if fields else None
 
     def of_stream(self, stream: str) -> str | None:
         """Returns the name of the job that a stream last worked on, or None."""
-        name = self._client.redis.get(self._keys.stream(stream))
+        name = self._client.redis.get(self._own.stream(stream))
         return None if name is None else as_text(name)
 
     def _enter(self, queue: str, job: JobRun) -> str:
@@ -255,9 +257,9 @@ class BulkJobs(StorePart):
             return "open"
         _, _, (state, run, base) = self._client.send(
             [
-                ("SADD", self._keys.parts(job.name), as_bytes(queue)),
-                ("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms)),
-                ("HMGET", self._keys.job(job.name), "state", "run", "base"),
+                ("SADD", self._own.parts(job.name), as_bytes(queue)),
+                ("PEXPIRE", self._own.parts(job.name), longer(job.ttl_ms)),
+                ("HMGET", self._own.job(job.name), "state", "run", "base"),
             ]
         )
         word = _fence(state, run, job)
@@ -274,7 +276,7 @@ class BulkJobs(StorePart):
         queues = self._queues(job.name)
         self._begin_parts(job, base_ms, queues)
         if queues:
-            self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
+            self._client.ask("PEXPIRE", self._own.parts(job.name), longer(job.ttl_ms))
         self._begun[job.name, job.run] = monotonic()
 
     def _complete(self, job: JobRun) -> None:
@@ -294,7 +296,7 @@ class BulkJobs(StorePart):
             [finish(part=one, run=int(run), word=word, ttl=longer(job.ttl_ms), base=since, counted=()) for one in parts]
         )
         self.close(job._replace(run=int(run)))
-        self._client.ask("PEXPIRE", self._keys.parts(job.name), longer(job.ttl_ms))
+        self._client.ask("PEXPIRE", self._own.parts(job.name), longer(job.ttl_ms))
 
     def _enqueue_call(self, queue: str, job: JobRun, offers: Sequence[Offer]) -> Call[list[Any]]:
         return enqueue(
@@ -312,7 +314,7 @@ class BulkJobs(StorePart):
 
     def _begin_parts(self, job: JobRun, base_ms: float, queues: Sequence[str]) -> list[str]:
         of_run = {"run": job.run, "ttl": longer(job.ttl_ms)}
-        keys = [(self._part(job.name, queue), self._keys.stream(job.name, queue)) for queue in queues]
+        keys = [(self._part(job.name, queue), self._own.stream(job.name, queue)) for queue in queues]
         base = f"{base_ms:.17g}"
         calls = [begin(part=part, stream=stream, **of_run, name="", base=base) for part, stream in keys]
         return [word for word, _ in self._each(calls)]
@@ -322,16 +324,16 @@ class BulkJobs(StorePart):
 
     def _queues(self, name: str) -> list[str]:
         """Returns the names of the queues in whose slots a job has a part."""
-        return sorted(map(as_text, self._client.ask("SMEMBERS", self._keys.parts(name))))
+        return sorted(map(as_text, self._client.ask("SMEMBERS", self._own.parts(name))))
 
     def _fields(self, name: str, *fields: str) -> list[bytes | None]:
         """Returns fields of a job as a whole."""
-        [found] = self._client.send([("HMGET", self._keys.job(name), *fields)])  # an error names the key
+        [found] = self._client.send([("HMGET", self._own.job(name), *fields)])  # an error names the key
         return list(found)
 
     def _part(self, name: str, queue: str | None = None) -> _Part:
         """Returns the keys of a job's part in the slot of a queue, or of the whole."""
-        return _Part(self._keys.job(name, queue), self._keys.guard(name, queue))
+        return _Part(self._own.job(name, queue), self._own.guard(name, queue))
 
 
 def longer(ttl_ms: int) -> int:
