@@ -8,10 +8,7 @@ if TYPE_CHECKING:
     from celery_ext.delays.chain import DelayChain
     from celery_ext.delays.levels import DelayLevels
     from celery_ext.delays.task import delay_chain_exhausted
-    from celery_ext.publish.asynchronous import aclose, asend, asend_many
-    from celery_ext.publish.recipe import Call
-    from celery_ext.publish.send_many import send_many
-    from celery_ext.publish.shards import ShardRouter
+    from celery_ext.publish import Call, ShardRouter, aclose, asend, asend_many, send_many
     from celery_ext.waiting.control import cancel, get, reschedule, run_now
     from celery_ext.waiting.delayed_task import DelayedTask
     from celery_ext.waiting.select import Selected, browse, count, select
@@ -43,11 +40,11 @@ __all__ = [
 
 #: Where each name is. It is imported when it is first used: pytest imports this package at its start in every project.
 _MODULES = {
-    "aclose": "celery_ext.publish.asynchronous",
-    "asend": "celery_ext.publish.asynchronous",
-    "asend_many": "celery_ext.publish.asynchronous",
+    "aclose": "celery_ext.publish",
+    "asend": "celery_ext.publish",
+    "asend_many": "celery_ext.publish",
     "browse": "celery_ext.waiting.select",
-    "Call": "celery_ext.publish.recipe",
+    "Call": "celery_ext.publish",
     "cancel": "celery_ext.waiting.control",
     "count": "celery_ext.waiting.select",
     "DeadLetter": "celery_ext.dead_letters",
@@ -62,8 +59,8 @@ _MODULES = {
     "run_now": "celery_ext.waiting.control",
     "select": "celery_ext.waiting.select",
     "Selected": "celery_ext.waiting.select",
-    "send_many": "celery_ext.publish.send_many",
-    "ShardRouter": "celery_ext.publish.shards",
+    "send_many": "celery_ext.publish",
+    "ShardRouter": "celery_ext.publish",
 }
 
 

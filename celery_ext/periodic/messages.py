@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 from celery.beat import _evaluate_entry_args, _evaluate_entry_kwargs
 
 from celery_ext.periodic.entries import Entry
-from celery_ext.publish.recipe import Call, Recipe, Target, has_receivers
-from celery_ext.publish.template import EXPIRES, RESULT_OF_UNKNOWN, NoTemplate
-from celery_ext.publish.write import ManyMessages
+from celery_ext.publish import EXPIRES, RESULT_OF_UNKNOWN, Call, ManyMessages, NoTemplate, Recipe, Target, has_receivers
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.message.due import due_of, moment_of
 from kombu_delayq.message.fields import CHAIN, Message, task_id_of

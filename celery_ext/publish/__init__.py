@@ -1,1 +1,34 @@
 """Publishes tasks by templates: many calls at once, single calls faster, and from asyncio."""
+
+from celery_ext.publish.asynchronous import aclose, asend, asend_many
+from celery_ext.publish.fast import FastPublisher
+from celery_ext.publish.many import ManyMessages, send_many
+from celery_ext.publish.recipe import Call, Recipe, Target, has_receivers, is_routed_by_code, waits_in_redis
+from celery_ext.publish.shards import ShardRouter
+from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, RESULT_OF_UNKNOWN, Gaps, NoTemplate, Template, catching
+from celery_ext.publish.write import saferepr, texts_of
+
+__all__ = [
+    "EXPIRES",
+    "PLACEHOLDERS",
+    "RESULT_OF_UNKNOWN",
+    "Call",
+    "FastPublisher",
+    "Gaps",
+    "ManyMessages",
+    "NoTemplate",
+    "Recipe",
+    "ShardRouter",
+    "Target",
+    "Template",
+    "aclose",
+    "asend",
+    "asend_many",
+    "catching",
+    "has_receivers",
+    "is_routed_by_code",
+    "saferepr",
+    "send_many",
+    "texts_of",
+    "waits_in_redis",
+]

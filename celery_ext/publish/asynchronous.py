@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 from celery._state import _task_stack, get_current_worker_task
 from kombu.log import get_logger
 
+from celery_ext.publish.many import send_many
 from celery_ext.publish.recipe import Call
-from celery_ext.publish.send_many import send_many
 from celery_ext.typing import CallOptions, SharedOptions
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from celery_ext.celery_tasks import declares_chain
 from celery_ext.connection import bypasses, channel_of_consumer, store_of_consumer, uses_delayq
 from celery_ext.delays.install import extend_app, is_installed, use_fast_publisher
 from celery_ext.periodic import declare_periodic, start_armer, stop_armer
-from celery_ext.publish.fast import FastPublisher
+from celery_ext.publish import FastPublisher
 from kombu_delayq.errors import DelayqError, quoted
 
 logger = get_logger(__name__)

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.publish.recipe import Call
+from celery_ext.publish import Call
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
     MAX_BATCH,

@@ -17,7 +17,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_ext.publish.recipe import Call, waits_in_redis
+from celery_ext.publish import Call, waits_in_redis
 from celery_ext.serve.api.recipes import WRONG, Recipe, refused
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.service import ServeBroker

@@ -13,9 +13,7 @@ from kombu.common import maybe_declare
 from kombu.entity import Queue
 from kombu.exceptions import EncodeError
 
-from celery_ext.publish.recipe import Target, is_routed_by_code
-from celery_ext.publish.template import NoTemplate
-from celery_ext.publish.write import ManyMessages
+from celery_ext.publish import ManyMessages, NoTemplate, Target, is_routed_by_code
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.api.exchange import invalid_field
 from celery_ext.serve.api.task_request import TaskRequest

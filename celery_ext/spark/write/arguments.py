@@ -10,7 +10,7 @@ from typing import Any
 from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
-from celery_ext.publish.argsrepr import saferepr, texts_of
+from celery_ext.publish import saferepr, texts_of
 from celery_ext.spark.write.values import Rows
 from kombu_delayq.message.fields import text_to_json, to_json
 

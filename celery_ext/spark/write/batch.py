@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from celery_ext.publish.template import Gaps, Template
+from celery_ext.publish import Gaps, Template
 from celery_ext.spark import task_ids
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.arguments import Arguments

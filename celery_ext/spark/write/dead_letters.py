@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from celery.utils.nodenames import anon_nodename
 
-from celery_ext.publish.template import Gaps
+from celery_ext.publish import Gaps
 from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.arguments import Arguments

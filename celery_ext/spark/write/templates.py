@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from celery import signals
 from celery.exceptions import QueueNotFound
 
-from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
+from celery_ext.publish import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.task_fields import TaskFields

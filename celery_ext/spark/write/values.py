@@ -13,7 +13,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from celery_ext.publish.argsrepr import texts_of
+from celery_ext.publish import texts_of
 from celery_ext.spark.write.columns import meant_by
 from kombu_delayq.errors import quoted
 from kombu_delayq.message.due import EPOCH, us_of

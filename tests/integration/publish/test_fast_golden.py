@@ -58,7 +58,7 @@ class Both:
     def __init__(self, server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         self._server = server
         self._caplog = caplog
-        caplog.set_level(logging.INFO, "celery_ext.publish.send_many")
+        caplog.set_level(logging.INFO, "celery_ext.publish.many")
         self._published: list[Any] = []
         publish = FastPublisher._publish
 

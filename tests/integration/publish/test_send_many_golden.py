@@ -17,7 +17,7 @@ from kombu import Exchange, Queue
 
 from celery_ext import Call, install
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.publish import write
+from celery_ext.publish import many, write
 from celery_ext.publish.recipe import Target
 from kombu_delayq.message.due import us_of
 from tests.support.workers.harness import TRANSPORT
@@ -199,9 +199,10 @@ def test_plain_calls_are_written_as_others(
     """The faster ways for calls with arguments and for countdowns write the same bytes, whatever they share."""
     monkeypatch.setattr(write, "_now", lambda app: NOW)
     monkeypatch.setattr(write, "time", NOW.timestamp)
-    monkeypatch.setattr(write, "time_ns", lambda: us_of(NOW) * 1000)
-    monkeypatch.setattr(write, "stamp_text", lambda: ', "timestamp": 7')
-    monkeypatch.setattr(write, "_draw_uuids", lambda: [str(UUID(int=7))])
+    for module in (many, write):
+        monkeypatch.setattr(module, "time_ns", lambda: us_of(NOW) * 1000)
+        monkeypatch.setattr(module, "stamp_text", lambda: ', "timestamp": 7')
+    monkeypatch.setattr(many, "_draw_uuids", lambda: [str(UUID(int=7))])
     calls = [Call(args, None, 60) for args in ARGUMENTS]
     calls += [Call(kwargs={"a'": value}) for args in ARGUMENTS for value in args[:1]]
     calls += [
@@ -219,7 +220,7 @@ def test_plain_calls_are_written_as_others(
         app.conf.broker_transport_options = {"compact": compact}
         target = Target(app, app.task(name="bulk.record", shared=False, **case.of_task)(record), options)
         recipe = target.recipe((), {})
-        plain, others, by_datetime = (write.ManyMessages(target, recipe) for _ in range(3))
+        plain, others, by_datetime = (many.ManyMessages(target, recipe) for _ in range(3))
         monkeypatch.setattr(others, "_plain", None)
         monkeypatch.setattr(by_datetime, "_plain", None)
         monkeypatch.setattr(by_datetime._writer, "_due_in", partial(due_by_datetime, by_datetime._writer))

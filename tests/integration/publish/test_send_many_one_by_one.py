@@ -19,7 +19,7 @@ CALLS = [Call((n,), countdown=600) for n in range(3)]
 @pytest.fixture(autouse=True)
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fails the test unless the log says that calls were sent one by one."""
-    caplog.set_level(logging.INFO, "celery_ext.publish.send_many")
+    caplog.set_level(logging.INFO, "celery_ext.publish.many")
     yield
     said = [record.getMessage() for record in caplog.get_records("call")]
     assert any(each.startswith("calls of task proj.record are sent one by one: ") for each in said)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kombu.utils.json import dumps, loads
 
-from celery_ext.publish.argsrepr import texts_of
+from celery_ext.publish.write import texts_of
 from celery_ext.spark.write.arguments import REPR_LENGTH
 from celery_ext.spark.write.values import Values
 from kombu_delayq.message.fields import to_json

@@ -8,7 +8,7 @@ from celery.utils.saferepr import saferepr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_ext.publish.argsrepr import saferepr as fast_saferepr
+from celery_ext.publish.write import saferepr as fast_saferepr
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.decimals()
 SCALARS |= (
