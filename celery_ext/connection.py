@@ -18,7 +18,7 @@ from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.errors import OtherTransport
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.urls import CLUSTER_SCHEMES, STOCK_SCHEMES, split
+from kombu_delayq.urls import SCHEMES, split
 
 TRANSPORT = "kombu_delayq.transport:Transport"
 
@@ -182,7 +182,7 @@ def bypasses(conf: Any) -> Iterator[tuple[str, str]]:
     for given in (conf.broker_read_url, conf.broker_write_url, conf.broker_url):
         for url in split(given or ""):
             scheme = url.partition("://")[0].lower()
-            if "+" in scheme and scheme not in {*STOCK_SCHEMES, *CLUSTER_SCHEMES}:
+            if "+" in scheme and scheme not in SCHEMES:
                 yield str(maybe_sanitize_url(url)), "delayq+socket" if scheme == "redis+socket" else "delayq"
 
 

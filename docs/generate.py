@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +22,7 @@ from celery_ext.features import key_names
 from celery_ext.journal import errors as journal_errors
 from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
-from kombu_delayq import errors
+from kombu_delayq import errors, urls
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.message import once
 from kombu_delayq.options import Options
@@ -158,6 +159,22 @@ def modes_of_if_waiting() -> Lines:
         yield _row(f'`"{word}"`{defaults.get(word, "")}', *mode)
 
 
+def url_schemes() -> Lines:
+    """Yields a row for the schemes of broker URLs that mean the same."""
+    yield from _table("stock", "kombu-delayq")
+    for _, alike in groupby(sorted(urls.SCHEMES.items(), key=_meaning), key=_meaning):
+        names, [scheme, *_] = zip(*alike, strict=True)
+        stock = f"`{'redis+' * (scheme.stock == 'socket')}{scheme.stock}://`" if scheme.stock else "none"
+        tls = ": TLS, with certificate and name checked" if scheme.checks else ""
+        yield _row(stock, f"{', '.join(f'`{name}://`' for name in names)}{tls}")
+
+
+def _meaning(item: tuple[str, urls.Scheme]) -> tuple[int, bool]:
+    """Returns by what schemes are alike, in the order of the table."""
+    stock = [*dict.fromkeys(scheme.stock for scheme in urls.SCHEMES.values())]
+    return stock.index(item[1].stock), item[1].checks
+
+
 def http_routes() -> Lines:
     """Yields a heading and a table for each group of routes of the HTTP API."""
     from celery_ext.serve.application import routes  # needs the extra `serve`
@@ -190,6 +207,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "keys": keys,
     "commands": commands,
     "doctor checks": doctor_checks,
+    "schemes of broker URLs": url_schemes,
     "modes of if_waiting": modes_of_if_waiting,
     "errors": lambda: error_rows(errors),
     "journal errors": lambda: error_rows(journal_errors),

@@ -1,7 +1,6 @@
 """Delayed delivery for Celery on Redis: a Kombu transport.
 
-Importing this package makes the broker URL schemes ``delayq``, ``delayqs``, ``delayq+sentinel``,
-``delayq+socket``, ``delayq+cluster``, ``delayqs+cluster``, ``valkey`` and ``valkeys`` known to kombu.
+Importing this package makes its broker URL schemes known to kombu; ``kombu_delayq.urls.SCHEMES`` has them.
 """
 
 from kombu_delayq import urls

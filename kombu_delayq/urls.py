@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from ipaddress import IPv6Address
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlparse
 
 from kombu import connection, transport
@@ -21,9 +21,6 @@ from kombu.utils.url import as_url, maybe_sanitize_url, parse_url
 from kombu_delayq.errors import InvalidBrokerURL
 
 DEFAULT_PORT = 6379
-
-#: Our schemes for a cluster. Stock kombu has none.
-CLUSTER_SCHEMES = ("delayq+cluster", "delayqs+cluster")
 
 _HOST = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\],/@?#\s]+)(:(?P<port>\d+))?")
 
@@ -36,23 +33,52 @@ CLUSTER = "kombu_delayq.cluster:Transport"
 #: That of what fetches messages where keys are in hash slots, also of one server.
 QUEUE_FETCHERS = "kombu_delayq.cluster:QueueFetchers"
 
-#: Other names of two of our schemes, which clients of Valkey use. Stock kombu has none.
-VALKEY_SCHEMES = {"valkey": "delayq", "valkeys": "delayqs"}
-#: The stock scheme that means the same, by our scheme.
-STOCK_SCHEMES = {"delayq": "redis", "delayqs": "rediss", "delayq+sentinel": "sentinel", "delayq+socket": "socket"}
-OUR_SCHEMES = {stock: ours for ours, stock in STOCK_SCHEMES.items()}
-STOCK_SCHEMES |= {name: STOCK_SCHEMES[ours] for name, ours in VALKEY_SCHEMES.items()}
+
+class Scheme(NamedTuple):
+    """A scheme of broker URLs that only we have.
+
+    Attributes:
+        stock: The stock scheme that means the same; empty for a cluster, which stock kombu does not know.
+        transport: The dotted path of its transport.
+        known_as: The stock scheme that tools take it for.
+        checks: Whether it means TLS, with the server's certificate and name checked.
+        of_cluster: The scheme that stands for it where the transport is that for a cluster; empty for none.
+    """
+
+    stock: str
+    transport: str
+    known_as: str
+    checks: bool = False
+    of_cluster: str = ""
+
+
+#: The schemes. Where several have the same stock scheme, the first stands for it; clients of Valkey use the others.
+SCHEMES = {
+    "delayq": Scheme("redis", PLAIN, "redis", of_cluster="delayq+cluster"),
+    "delayqs": Scheme("rediss", PLAIN, "rediss", checks=True, of_cluster="delayqs+cluster"),
+    "delayq+sentinel": Scheme("sentinel", SENTINEL, "sentinel"),
+    "delayq+socket": Scheme("socket", PLAIN, ""),
+    "delayq+cluster": Scheme("", CLUSTER, "redis"),
+    "delayqs+cluster": Scheme("", CLUSTER, "redis", checks=True),
+    "valkey": Scheme("redis", PLAIN, "redis", of_cluster="delayq+cluster"),
+    "valkeys": Scheme("rediss", PLAIN, "rediss", checks=True, of_cluster="delayqs+cluster"),
+}
+#: Those for a cluster.
+CLUSTER_SCHEMES = tuple(name for name, scheme in SCHEMES.items() if not scheme.stock)
+#: Those that mean TLS with checks.
+CHECKED_SCHEMES = frozenset(name for name, scheme in SCHEMES.items() if scheme.checks)
+#: The stock scheme that means the same, by our scheme; and the other way round.
+STOCK_SCHEMES = {name: scheme.stock for name, scheme in SCHEMES.items() if scheme.stock}
+OUR_SCHEMES = {stock: ours for ours, stock in reversed(STOCK_SCHEMES.items())}
+#: With the transport for a cluster, URLs may have the schemes of one server.
+IN_CLUSTER = {
+    name: scheme.of_cluster for ours, scheme in SCHEMES.items() if scheme.of_cluster for name in (ours, scheme.stock)
+}
 
 #: What to write in place of a scheme that is no Redis, where it is clear what was meant.
 INSTEAD = {
     "memory": "no broker_transport in the settings of tests; or leave both, and use the pytest fixture delayed_tasks, "
     "which needs no setting"
-}
-
-#: With the transport for a cluster, URLs may have the schemes of one server.
-IN_CLUSTER = {
-    **dict.fromkeys(("redis", "delayq", "valkey"), "delayq+cluster"),
-    **dict.fromkeys(("rediss", "delayqs", "valkeys"), "delayqs+cluster"),
 }
 
 logger = get_logger(__name__)
@@ -128,7 +154,7 @@ def _settle(client: Any, sentinel: bool, cluster: bool) -> str:
     if scheme in ("rediss", "delayqs+cluster") or client.ssl:
         first = client._initial_params
         named = (given, str(first["transport"]), scheme_of(first["hostname"] or ""))
-        _take_tls(client, checked=bool({"delayqs", "valkeys", "delayqs+cluster"} & {*named}))
+        _take_tls(client, checked=not CHECKED_SCHEMES.isdisjoint(named))
     if cluster:
         _settle_nodes(client)
         return "delayqs+cluster" if client.ssl else "delayq+cluster"
@@ -273,7 +299,7 @@ def _settle_nodes(client: Any) -> None:
 
 def _instead(given: str) -> str:
     """Returns a URL's beginning to write in place of a scheme that kombu does not know; empty without a good guess."""
-    tls, kind = given.startswith(("delayqs", "rediss", "valkeys")), given.rpartition("+")[2]
+    tls, kind = given.startswith(("rediss", *CHECKED_SCHEMES)), given.rpartition("+")[2]
     kind = STOCK_SCHEMES.get(kind, kind)
     if kind == "cluster":
         return f"{CLUSTER_SCHEMES[tls]}://…"
@@ -384,17 +410,12 @@ class _KnownAs(str):
 
 def register() -> None:
     """Makes our schemes known to kombu."""
-    transport.TRANSPORT_ALIASES.update(
-        {scheme: SENTINEL if scheme == "delayq+sentinel" else PLAIN for scheme in STOCK_SCHEMES}
-    )
-    plain, sentinel = _KnownAs("redis", PLAIN), _KnownAs("sentinel", SENTINEL)
-    checked = _KnownAs("rediss", PLAIN)
-    connection.resolve_aliases.update({"delayq": plain, "delayqs": checked, PLAIN: plain})
-    connection.resolve_aliases.update({"valkey": plain, "valkeys": checked})
-    connection.resolve_aliases.update({"delayq+sentinel": sentinel, SENTINEL: sentinel})
-    transport.TRANSPORT_ALIASES.update(dict.fromkeys(CLUSTER_SCHEMES, CLUSTER))
-    cluster = _KnownAs("redis", CLUSTER)
-    connection.resolve_aliases.update({**dict.fromkeys(CLUSTER_SCHEMES, cluster), CLUSTER: cluster})
+    for name, scheme in SCHEMES.items():
+        transport.TRANSPORT_ALIASES[name] = scheme.transport
+        if scheme.known_as:
+            connection.resolve_aliases[name] = _KnownAs(scheme.known_as, scheme.transport)
+    for path, known_as in ((PLAIN, "redis"), (SENTINEL, "sentinel"), (CLUSTER, "redis")):
+        connection.resolve_aliases[path] = _KnownAs(known_as, path)
 
 
 def is_cluster(client: Any) -> bool:

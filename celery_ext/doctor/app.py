@@ -92,7 +92,7 @@ def broker_url(subject: Subject) -> Findings:
 
 def _readers_of(conf: Any) -> Findings:
     """Finds installed packages that read the URL themselves, where it has a scheme that only kombu-delayq knows."""
-    if not any(str(url).startswith(("delayq", "valkey")) for given in _given_urls(conf) for url in urls.split(given)):
+    if not any(urls.scheme_of(url) in urls.SCHEMES for given in _given_urls(conf) for url in urls.split(given)):
         return
     for package, remedy in _READ_THE_URL.items():
         with suppress(metadata.PackageNotFoundError):
