@@ -17,9 +17,9 @@ from kombu_delayq import hooks
 from kombu_delayq.consume.channel import ConsumingChannel
 from kombu_delayq.errors import DelayChainCancelled
 from kombu_delayq.message import once
-from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import Due, due_of
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, to_json
+from kombu_delayq.message.letter_record import DEAD_LETTER
 from kombu_delayq.message.outgoing import canonical, keep_text, omit_defaults, stamp_published, uuid_of
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch

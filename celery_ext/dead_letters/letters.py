@@ -4,28 +4,32 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property, partial
 from itertools import islice
 from math import inf
+from operator import attrgetter
 from time import monotonic, sleep
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from celery_ext.waiting import DelayedTask, buried_task
 from kombu_delayq.audit import audited
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.dead_letters import DEAD_LETTER
-from kombu_delayq.message.due import in_utc
 from kombu_delayq.message.fields import priority_of
+from kombu_delayq.message.letter_record import DEAD_LETTER, FIELDS, LetterRecord
 from kombu_delayq.message.once import new_id
 from kombu_delayq.message.outgoing import stamp
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import MOST_LOOKED, PAGE, Letter, LetterList, digest_of, next_count
 
+if TYPE_CHECKING:
+    _Told = LetterRecord  # a type checker sees the fields of the record
+else:
+    _Told = object
+
 
 @dataclass(frozen=True, repr=False)
-class DeadLetter:
+class DeadLetter(_Told):
     """A message in a queue of dead letters. Not all were buried by a failed task: anybody may put messages there.
 
     The repr has no arguments of the task, so that it may be logged.
@@ -57,50 +61,10 @@ class DeadLetter:
         """Name of the task; None for a message that is no task."""
         return self.task.name
 
-    @property
-    def reason(self) -> str | None:
-        """Why the message was buried; None for a message that kombu-delayq did not bury."""
-        return self._text("reason")
-
-    @property
-    def error(self) -> str | None:
-        """The last error of the task."""
-        return self._text("error")
-
-    @property
-    def traceback(self) -> str | None:
-        """Where the last error was raised, as Python prints it; None where no process of the task could say so."""
-        return self._text("traceback")
-
-    @property
-    def worker(self) -> str | None:
-        """Node name of the worker, or the host, that buried the message."""
-        return self._text("worker")
-
-    @property
-    def exchange(self) -> str | None:
-        """Exchange through which the task came to its worker; empty for the default exchange."""
-        return self._text("exchange")
-
-    @property
-    def routing_key(self) -> str | None:
-        """Routing key of the task; with the default exchange, the name of its queue."""
-        return self._text("routing_key")
-
-    @property
-    def retries(self) -> int:
-        """How often the task was retried."""
-        found = self._record.get("retries")
-        return found if isinstance(found, int) else 0
-
-    @property
-    def at(self) -> datetime | None:
-        """When the message was buried, by the clock of the worker."""
-        try:
-            at = datetime.fromisoformat(self._text("at") or "")
-        except ValueError:
-            return None
-        return in_utc(at)
+    @cached_property
+    def record(self) -> LetterRecord:
+        """What the message says of itself; the letter has each of its fields as an attribute, too."""
+        return LetterRecord.of(self.task.properties)
 
     @property
     def priority(self) -> int:
@@ -119,14 +83,10 @@ class DeadLetter:
         own = None if is_known else new_id(self.id)
         return with_properties(self.message, changes, delivery_info=address, task_id=own)
 
-    @property
-    def _record(self) -> Mapping[str, Any]:
-        found = self.task.properties.get(DEAD_LETTER)
-        return found if isinstance(found, dict) else {}
 
-    def _text(self, what: str) -> str | None:
-        found = self._record.get(what)
-        return found if isinstance(found, str) else None
+for _field in FIELDS:
+    _told = property(attrgetter(f"record.{_field.name}"), doc=_field.metadata["about"])
+    setattr(DeadLetter, _field.name, _told)
 
 
 _CURSOR = re.compile(r"([0-9]{1,2})-([0-9]{1,12})-([0-9a-f]{16})")

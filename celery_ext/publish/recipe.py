@@ -26,8 +26,8 @@ from celery_ext.publish.template import (
     placeholder,
 )
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.message.dead_letters import DEAD_LETTER, LAST_ERROR
 from kombu_delayq.message.fields import CHAIN, CHAIN_ID, to_json
+from kombu_delayq.message.letter_record import DEAD_LETTER, LAST_ERROR
 from kombu_delayq.message.once import ADD, IF_WAITING, id_of_call, mode_of
 from kombu_delayq.options import Options
 

@@ -14,9 +14,9 @@ from celery_ext.testing.sending import Clock
 from kombu_delayq import hooks, options
 from kombu_delayq.channel import OfferingChannel
 from kombu_delayq.message import once
-from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import due_of
 from kombu_delayq.message.fields import CHAIN_ID, Message, to_json
+from kombu_delayq.message.letter_record import DEAD_LETTER
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Waiting

@@ -12,8 +12,8 @@ from kombu.log import get_logger
 from kombu.utils.json import loads as kombu_json
 
 from kombu_delayq.message import bodies, fields
-from kombu_delayq.message.dead_letters import LAST_ERROR
 from kombu_delayq.message.due import iso_of, moment_of
+from kombu_delayq.message.letter_record import LAST_ERROR
 from kombu_delayq.store.types import JOURNAL, Waiting
 
 logger = get_logger(__name__)

@@ -12,9 +12,9 @@ from uuid import NAMESPACE_URL, uuid5
 from kombu.utils.json import dumps
 
 from kombu_delayq.errors import InvalidIfWaiting, did_you_mean, quoted
-from kombu_delayq.message.dead_letters import DEAD_LETTER
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import Message, headers_of, read
+from kombu_delayq.message.letter_record import DEAD_LETTER
 
 #: Message property with one of ``MODES``; ``read_mode`` takes it away, so that no message keeps it.
 IF_WAITING = "if_waiting"

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.dead_letters import buried_ms
+from kombu_delayq.message.letter_record import buried_ms
 from kombu_delayq.redis.errors import wrong_type
 from kombu_delayq.redis.operations import Key, ListKey, Rows, operation
 from kombu_delayq.store.leases import lead, release

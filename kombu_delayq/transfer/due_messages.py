@@ -7,8 +7,8 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import RedisError, ResponseError
 
-from kombu_delayq.message.dead_letters import too_late
 from kombu_delayq.message.fields import read, to_json
+from kombu_delayq.message.letter_record import too_late
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.errors import NotPrimary
 from kombu_delayq.store import DelayStore

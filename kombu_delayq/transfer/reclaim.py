@@ -10,8 +10,8 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from kombu_delayq.message.dead_letters import beyond_delivery_limit
 from kombu_delayq.message.fields import to_json
+from kombu_delayq.message.letter_record import beyond_delivery_limit
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
 from kombu_delayq.store import DelayStore

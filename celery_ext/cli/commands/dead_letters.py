@@ -1,7 +1,7 @@
 """``delayq dead-letters``: ``list``, ``replay`` and ``drop``."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
@@ -40,7 +40,16 @@ from kombu_delayq.audit import audited
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import Letter
 
-LISTING_HEAD = ("BURIED", "TASK", "ID", "FROM", "RETRIES", "ERROR", "ARGUMENTS")
+#: The columns of a listing, and the cell of a letter in each.
+COLUMNS: dict[str, Callable[[DeadLetter, float], str]] = {
+    "BURIED": lambda letter, now_ms: "-" if letter.at is None else when(letter.at.timestamp() * 1000, now_ms),
+    "TASK": lambda letter, _: cell(task_name(letter.task)),
+    "ID": lambda letter, _: cell(letter.id),
+    "FROM": lambda letter, _: cell(letter.routing_key or "-"),
+    "RETRIES": lambda letter, _: "-" if letter.reason is None else str(letter.retries),
+    "ERROR": lambda letter, _: cell(letter.error or letter.reason or "-", 60),
+    "ARGUMENTS": lambda letter, _: cell(letter.task.arguments, ARGUMENTS_WIDTH),
+}
 #: Rows that are set in columns together.
 ROWS = 500
 
@@ -98,8 +107,8 @@ def _print(queue: str, found: Iterable[DeadLetter], total: int, *, as_json: bool
         click.echo(f"queue {escaped(queue)}: {number_of(total, 'dead letter')}")
     for part in chunks(iter(found), ROWS):
         shown += len(part)
-        rows = [_row(letter, now_ms) for letter in part]
-        lines = map(json_line, map(_fields, part)) if as_json else fit_table(LISTING_HEAD, rows, right={4})
+        rows = [[cell_of(letter, now_ms) for cell_of in COLUMNS.values()] for letter in part]
+        lines = map(json_line, map(_fields, part)) if as_json else fit_table([*COLUMNS], rows, right={4})
         click.echo("\n".join(lines))
     if shown < total:
         click.echo(f"… {shown:,} of {total:,} {'shown' if shown else 'match'}", err=as_json)
@@ -111,32 +120,12 @@ def _fields(letter: DeadLetter) -> dict[str, Any]:
         "id": letter.id,
         "task": letter.name,
         "dead_letter_queue": letter.buried_in,
-        "reason": letter.reason,
-        "error": letter.error,
-        "traceback": letter.traceback,
-        "at": letter.at and letter.at.isoformat(),
-        "retries": letter.retries,
-        "worker": letter.worker,
-        "exchange": letter.exchange,
-        "routing_key": letter.routing_key,
+        **letter.record.written(),
         "priority": letter.priority,
         "delay_chain": task.delay_chain,
         "argsrepr": task.argsrepr,
         "kwargsrepr": task.kwargsrepr,
     }
-
-
-def _row(letter: DeadLetter, now_ms: float) -> list[str]:
-    at = letter.at
-    return [
-        when(at.timestamp() * 1000, now_ms) if at is not None else "-",
-        cell(task_name(letter.task)),
-        cell(letter.id),
-        cell(letter.routing_key or "-"),
-        str(letter.retries) if letter.reason is not None else "-",
-        cell(letter.error or letter.reason or "-", 60),
-        cell(letter.task.arguments, ARGUMENTS_WIDTH),
-    ]
 
 
 def _rate(text: str) -> float:

@@ -1,9 +1,12 @@
 """``/v1/dead-letters``: tasks that failed for good are listed, replayed and dropped."""
 
 from collections.abc import Callable
+from dataclasses import Field
+from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
 
@@ -31,6 +34,7 @@ from celery_ext.serve.api.exchange import (
 from celery_ext.serve.api.visible import shown_of
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of
+from kombu_delayq.message.letter_record import FIELDS
 
 
 class Conditions(Strict):
@@ -123,37 +127,39 @@ class LetterQueues(Answer):
     queues: list[LetterQueue]
 
 
-class DeadLetter(Answer):
+#: Types of the record's fields as JSON has them; a field that may quote arguments may be absent.
+_AS_JSON: dict[Any, Any] = {datetime | None: Iso | None}
+
+
+def _declared(one: Field[Any]) -> tuple[str, Any] | tuple[str, Any, Any]:
+    kind, about = _AS_JSON.get(one.type, one.type), one.metadata["about"].replace("None", "null")
+    if not one.metadata["is_secret"]:
+        return one.name, Annotated[kind, Meta(description=about)]
+    about = f"{about} Absent where the server hides arguments, which it may name."
+    return one.name, Annotated[kind | UnsetType, Meta(description=about)], UNSET
+
+
+if TYPE_CHECKING:
+    _Told = Answer
+else:  # a field for each of what a letter says of itself
+    _Told = msgspec.defstruct("_Told", map(_declared, FIELDS), bases=(Answer,), module=__name__, kw_only=True)
+
+
+class DeadLetter(_Told):
     """A task that failed for good.
 
     Attributes:
         id: Task id; of a message that is no task, its delivery tag.
         task: Name of the task.
-        reason: Why it was buried; null if kombu-delayq did not bury it.
-        error: Its last error; absent where the server hides arguments, which it may name. So are the next fields.
-        traceback: Where the error was raised, as Python prints it.
-        at: When it was buried.
-        worker: Who buried it.
-        retries: How often it was retried.
         priority: 0 to 9.
-        exchange: Exchange through which it came; empty for the default one.
-        routing_key: Its routing key; with the default exchange, its queue.
-        args: Positional arguments.
+        args: Positional arguments; absent where the server hides arguments. So are the keyword arguments.
         kwargs: Keyword arguments.
         headers: Headers of the message.
     """
 
     id: str
     task: str | None
-    reason: str | None
-    at: Iso | None
-    worker: str | None
-    retries: int
     priority: int
-    exchange: str | None
-    routing_key: str | None
-    error: str | UnsetType | None = UNSET
-    traceback: str | UnsetType | None = UNSET
     args: Any = UNSET
     kwargs: Any = UNSET
     headers: dict[str, Any] | UnsetType = UNSET
@@ -244,13 +250,10 @@ def _changed(
 
 def _shown(letter: Letter, *, hidden: bool) -> DeadLetter:
     task = letter.task
-    same = ("id", "reason", "worker", "retries", "priority", "exchange", "routing_key")
-    shown = DeadLetter(
-        **{name: getattr(letter, name) for name in same},
-        task=letter.name,
-        at=None if letter.at is None else iso_of(letter.at),
-        headers=shown_of(task.headers, hidden=hidden),
-    )
-    if not hidden:
-        shown.error, shown.traceback, shown.args, shown.kwargs = letter.error, letter.traceback, task.args, task.kwargs
-    return shown
+    told: dict[str, Any] = {
+        one.name: getattr(letter.record, one.name) for one in FIELDS if not (hidden and one.metadata["is_secret"])
+    }
+    told |= {name: iso_of(value) for name, value in told.items() if isinstance(value, datetime)}
+    own = {} if hidden else {"args": task.args, "kwargs": task.kwargs}
+    headers = shown_of(task.headers, hidden=hidden)
+    return DeadLetter(id=letter.id, task=letter.name, priority=letter.priority, headers=headers, **told, **own)

@@ -19,7 +19,7 @@ from celery_ext.serve.page.figures import Fault, health, number
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import ServeBroker, serve_of
-from kombu_delayq.message.dead_letters import buried_ms
+from kombu_delayq.message.letter_record import buried_ms
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import ConsumerLease
 

@@ -20,7 +20,7 @@ from celery_ext.dead_letters import letters as letters_of
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import DelayChainCancelled, InvalidQueueName
-from kombu_delayq.message.dead_letters import Reason
+from kombu_delayq.message.letter_record import Reason
 from kombu_delayq.store.dead_letters import DeadLetters as LettersOfStore
 from kombu_delayq.store.dead_letters import Letter
 from tests.support.workers.harness import TRANSPORT

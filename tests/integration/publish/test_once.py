@@ -17,7 +17,7 @@ from celery_ext import Call, cancel, get, install, reschedule, select, send_many
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import InvalidIfWaiting
-from kombu_delayq.message.dead_letters import Reason
+from kombu_delayq.message.letter_record import Reason
 from tests.support import ROOT
 from tests.support.conditions import until
 from tests.support.workers.harness import TRANSPORT, MakeProj

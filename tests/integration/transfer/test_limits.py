@@ -13,7 +13,7 @@ import redis
 
 from celery_ext.dead_letters.letters import browse
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.message.dead_letters import DEAD_LETTER
+from kombu_delayq.message.letter_record import DEAD_LETTER
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer

@@ -21,7 +21,7 @@ from celery_ext.serve.access.tokens import write_tokens
 from celery_ext.serve.application import routes
 from celery_ext.serve.bulk_runs import BulkRuns
 from celery_ext.serve.routes import ActionRoute
-from kombu_delayq.message.dead_letters import DEAD_LETTER, Reason, record
+from kombu_delayq.message.letter_record import DEAD_LETTER, Reason, record
 from kombu_delayq.store.keys import Keys
 from tests.support.conditions import DEADLINE_S
 from tests.support.serve.running import close, token_of

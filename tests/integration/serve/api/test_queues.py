@@ -11,7 +11,7 @@ from celery.app.task import Context
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
-from kombu_delayq.message.dead_letters import Reason
+from kombu_delayq.message.letter_record import Reason
 from tests.integration.serve.api.conftest import MakeApi, shop
 from tests.support.commands.shell import Audit
 

@@ -6,7 +6,7 @@ import pytest
 from celery import Celery
 
 from celery_ext.serve.page.rendering import BOUND
-from kombu_delayq.message.dead_letters import DEAD_LETTER, record
+from kombu_delayq.message.letter_record import DEAD_LETTER, record
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.page.conftest import Visit
 from tests.support.commands.shell import Audit

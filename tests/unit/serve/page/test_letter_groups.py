@@ -4,7 +4,7 @@ import json
 
 from celery_ext.dead_letters import DeadLetter
 from celery_ext.serve.page.dead_letters import groups_of
-from kombu_delayq.message.dead_letters import DEAD_LETTER
+from kombu_delayq.message.letter_record import DEAD_LETTER
 
 
 def letter(task: str, error: str | None, at: str | None = None) -> DeadLetter:

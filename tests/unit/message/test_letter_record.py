@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from celery_ext.dead_letters import DeadLetter
-from kombu_delayq.message.dead_letters import beyond_delivery_limit, too_late
 from kombu_delayq.message.fields import Message, deliveries_of, headers_of, priority_of, properties_of, to_json
+from kombu_delayq.message.letter_record import FIELDS, LetterRecord, Reason, beyond_delivery_limit, record, too_late
 from kombu_delayq.message.once import key_of
 from kombu_delayq.message.unacked import redelivered
 from tests.support.messages import plain_message, task_message
@@ -96,3 +96,21 @@ def test_a_letter_of_a_message_that_was_too_late() -> None:
     assert letter.error == "due 90.0 s before its turn came, which is more than max_lateness=60"
     plain = DeadLetter("dead", to_json(too_late({"body": "b"}, 90_000, 60_000, "q", "dead")).encode())
     assert (plain.exchange, plain.routing_key) == ("", "q")
+
+
+def test_a_field_of_the_record_is_written_and_read() -> None:
+    """What is missing or of another type is as if it were not there, and a long text loses its begin or its end."""
+    told = record(Reason.FAILED, "e" * 2000, traceback="t" * 9000 + "end", retries=2, worker="w@h")
+    assert [*told] == [one.name for one in FIELDS]
+    assert (len(told["error"]), told["traceback"][-3:], len(told["traceback"])) == (1000, "end", 8000)
+    assert LetterRecord.of({"dead_letter": told}).written() == told
+    for odd in (None, "text", {"reason": 1, "error": [], "retries": "2", "at": "yesterday", "worker": None}):
+        assert LetterRecord.of({"dead_letter": odd}) == LetterRecord()
+
+
+def test_a_letter_has_each_field_of_its_record() -> None:
+    """Each is an attribute with a docstring, for whoever reads the reference."""
+    letter = buried(task_message())
+    for one in FIELDS:
+        assert getattr(letter, one.name) == getattr(letter.record, one.name)
+        assert getattr(DeadLetter, one.name).__doc__ == one.metadata["about"]

@@ -1,11 +1,12 @@
 """What a dead letter says about itself: a property of its message."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
-from kombu_delayq.message.due import ms_of
+from kombu_delayq.message.due import in_utc, ms_of
 from kombu_delayq.message.fields import CHAIN_ID, DELIVERY_COUNT, Message, headers_of, info_of, properties_of, read
 
 #: Message property that says why a message is among the dead letters, see ``record``.
@@ -32,37 +33,82 @@ class Reason(StrEnum):
     BAD_ROW = "bad row"
 
 
-def record(
-    reason: Reason,
-    error: str | None,
-    *,
-    traceback: str | None = None,
-    retries: int,
-    exchange: str | None,
-    routing_key: str | None,
-    worker: str | None,
-) -> dict[str, Any]:
-    """Returns the message property ``DEAD_LETTER``. ``DeadLetter`` has its entries as attributes of the same names.
+def _told(about: str, default: Any = None, **more: Any) -> Any:
+    """Returns a field of ``LetterRecord``; ``more`` are its metadata, see there."""
+    return field(default=default, metadata={"about": about, "is_secret": False, "words": "", **more})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LetterRecord:
+    """What a dead letter says of itself: the message property ``DEAD_LETTER``.
+
+    The one table of these fields: ``DeadLetter`` has them as attributes; JSON, OpenAPI and the page are made from it.
+    Metadata of a field: ``about``, its meaning; ``kept``, the part of a text that is kept; ``is_secret``, whether it
+    may quote arguments, which a server may hide; ``words``, what stands before it on the page, where it is shown so.
+    """
+
+    reason: str | None = _told("Why the message was buried; None for a message that kombu-delayq did not bury.")
+    error: str | None = _told("The last error of the task.", is_secret=True, kept=slice(ERROR_LENGTH))
+    traceback: str | None = _told(
+        "Where the last error was raised, as Python prints it; None where no process of the task could say so.",
+        is_secret=True,
+        kept=slice(-TRACEBACK_LENGTH, None),
+    )
+    retries: int = _told("How often the task was retried.", 0)
+    exchange: str | None = _told("Exchange through which the task came to its worker; empty for the default exchange.")
+    routing_key: str | None = _told(
+        "Routing key of the task; with the default exchange, the name of its queue.", words="from"
+    )
+    worker: str | None = _told("Node name of the worker, or the host, that buried the message.", words="on")
+    at: datetime | None = _told("When the message was buried, by the clock of who did it.")  # noqa: RUF009  # a field
+
+    @classmethod
+    def of(cls, properties: Mapping[str, Any]) -> Self:
+        """Reads the record of a message; what is missing, or of another type, is as if it were not there."""
+        found = properties.get(DEAD_LETTER)
+        found = found if isinstance(found, dict) else {}
+        return cls(**{one.name: _read(found.get(one.name), one.type, one.default) for one in FIELDS})
+
+    @property
+    def shown(self) -> list[tuple[str, Any]]:
+        """The fields that stand on the page behind a word, with it."""
+        found = [(one.metadata["words"], getattr(self, one.name)) for one in FIELDS]
+        return [(words, value) for words, value in found if words and value]
+
+    def written(self) -> dict[str, Any]:
+        """Returns the message property."""
+        return {one.name: _written(getattr(self, one.name), one.metadata.get("kept")) for one in FIELDS}
+
+
+#: The fields of ``LetterRecord``, in their order.
+FIELDS = fields(LetterRecord)
+
+
+def _read(value: Any, kind: Any, default: Any) -> Any:
+    """Returns the value of a field of a type, as it is written there."""
+    if kind == datetime | None:
+        try:
+            return in_utc(datetime.fromisoformat(value))
+        except (TypeError, ValueError):
+            return default
+    return value if isinstance(value, kind) else default
+
+
+def _written(value: Any, kept: slice | None) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value[kept] if kept is not None and isinstance(value, str) else value
+
+
+def record(reason: Reason, error: str | None, **told: Any) -> dict[str, Any]:
+    """Returns the message property ``DEAD_LETTER`` of a message that is buried now.
 
     Args:
-        reason: Why the message is buried.
-        error: The last error of the task, which is cut to ``ERROR_LENGTH``.
-        traceback: Its traceback, of which the last ``TRACEBACK_LENGTH`` characters are kept.
-        retries: How often the task was retried.
-        exchange: Exchange through which the task came to its worker.
-        routing_key: Routing key of the task.
-        worker: Node name of the worker, or the host, that buries it; the consumer that died last with it.
+        reason: Why.
+        error: The last error of the task.
+        told: Other fields of ``LetterRecord``.
     """
-    return {
-        "reason": str(reason),
-        "error": None if error is None else error[:ERROR_LENGTH],
-        "traceback": None if traceback is None else traceback[-TRACEBACK_LENGTH:],
-        "retries": retries,
-        "exchange": exchange,
-        "routing_key": routing_key,
-        "worker": worker,
-        "at": datetime.now(UTC).isoformat(),
-    }
+    return LetterRecord(reason=str(reason), error=error, at=datetime.now(UTC), **told).written()
 
 
 def text_of(error: BaseException) -> str:
@@ -75,11 +121,8 @@ def text_of(error: BaseException) -> str:
 
 def buried_ms(raw: bytes) -> float | None:
     """Returns when a message was buried, ms since the epoch, by the clock of who did it; None for no dead letter."""
-    why = properties_of(read(raw)).get(DEAD_LETTER)
-    try:
-        return ms_of(datetime.fromisoformat(why["at"])) if isinstance(why, dict) else None
-    except (KeyError, TypeError, ValueError):
-        return None
+    at = LetterRecord.of(properties_of(read(raw))).at
+    return None if at is None else ms_of(at)
 
 
 def beyond_delivery_limit(message: Message, count: int, consumer: str, queue: str) -> Message:
