@@ -3,7 +3,7 @@
 -- KEYS chains     ZSET  ids of chains -> due time of the latest step; '' -> inf where chains are in use
 -- ARGV ttl     NUMBER  for how long the chains take no step, ms
 -- ARGV most    NUMBER  about how many of the latest notes to keep where no use of chains is known
--- ARGV in_use  FLAG    1 where the caller knows that chains are in use, or 0
+-- ARGV in_use  FLAG    where the caller knows that chains are in use
 -- ARGV ids...  of the chains
 -- Returns the positions, counted from 1, of the ids whose chains have a step that was due within the last `ttl` or is
 -- due later

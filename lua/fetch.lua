@@ -11,7 +11,7 @@
 -- ARGV max_bytes  NUMBER  of messages, after which no further one is fetched
 -- ARGV flights    NUMBER  number of pairs
 -- ARGV queues     NUMBER  number of queues
--- ARGV turns      FLAG    1 to serve the queues of a step in turns, 0 to serve them one after the other
+-- ARGV turns      FLAG    to serve the queues of a step in turns; else one after the other
 -- ARGV names...   queue of each pair, then each queue: its name as JSON, with a '-' before it when its consumer
 -- does not acknowledge
 -- Returns {number of the routing, message, ...} in the order of the tags, and behind them the numbers of paused queues,

@@ -1,8 +1,8 @@
 -- Reads the waiting messages of some ids.
 -- KEYS keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV count      how many duplicates of an id to return at most
--- ARGV max_bytes  NUMBER  about how many bytes to return at most; further ids are not searched
--- ARGV ids...     of the tasks
+-- ARGV count, max_bytes  NUMBER  how many duplicates of an id, and about how many bytes, to return at most; further ids
+-- are not searched
+-- ARGV ids...            of the tasks
 -- Returns for each id searched, in order, a list with four items a message found: id under which the message is stored,
 -- due time, priority, body
 -- Atomic: reads only.

@@ -5,7 +5,7 @@
 -- ARGV consumer  name
 -- ARGV ttl       NUMBER  of the lease, ms
 -- ARGV about     what it says of itself, a JSON object
--- ARGV is_new    FLAG    1 for a name that has no lease yet
+-- ARGV is_new    FLAG    for a name that has no lease yet
 -- ARGV tags...   of the messages that it holds
 -- Returns 'renewed'; or 'ended', with nothing changed, when the consumer is fenced off or unknown
 -- Atomic: a consumer renews its lease, also late, or is fenced off.

@@ -1,9 +1,8 @@
 -- Counts by queue the messages that consumers hold, a page of them.
 -- KEYS unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
 -- KEYS unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
--- ARGV start      NUMBER  how many messages to skip, those that are held for longest
--- ARGV count      NUMBER  how many messages to look at, at most
--- ARGV max_bytes  NUMBER  about how many bytes to look at, at most
+-- ARGV start             NUMBER  how many messages to skip, those that are held for longest
+-- ARGV count, max_bytes  NUMBER  how many messages, and about how many bytes, to look at, at most
 -- Returns {number looked at, 0 at the end; then for each queue: its name as a JSON text, or '', number of messages}
 -- Atomic: reads only.
 -- Cost: O(log N + messages looked at)

@@ -1,10 +1,8 @@
 -- Makes messages of Redisson's layout that other clients have offered findable by their ids, a page at a time.
 -- KEYS keys  of the queue's delayed messages, see include/redisson/types.lua
--- ARGV last       cursor where the page before ended, as returned; '' for the first page
--- ARGV last_due   due time at that cursor, as returned; '' for the first page
--- ARGV tail       mark that the list's tail had at the first page, as returned; '' for the first page
--- ARGV count      NUMBER  how many messages to look at, at most
--- ARGV max_bytes  NUMBER  about how many bytes of them to look at, at most
+-- ARGV last, last_due    cursor where the page before ended, and due time there, as returned; '' for the first page
+-- ARGV tail              mark that the list's tail had at the first page, as returned; '' for the first page
+-- ARGV count, max_bytes  NUMBER  how many messages, and about how many bytes of them, to look at, at most
 -- Returns {'more', number of messages that have become findable, cursor where the page ends, due time at that cursor,
 -- mark of the list's tail}; or {'end', that number} after the last page
 -- Atomic: a message that waits from the first page to the last is found from then on.

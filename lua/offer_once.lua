@@ -4,7 +4,7 @@
 -- ARGV expire       NUMBER  ms after which an unused queue expires, 0 for never
 -- ARGV mode         'keep' where a message of the id waits, or 'replace' it
 -- ARGV count        how many duplicates of an id to replace at most
--- ARGV returning    FLAG    '1' to return what was replaced, too
+-- ARGV returning    FLAG    to return what was replaced, too
 -- ARGV rows...      {id, due, priority, body}  due: ms since the epoch, or '+' and ms from now; priority: 0-9
 -- Returns {'first' | 'head' | 'behind', {for each message: 'added', 'kept', 'replaced', or 'repeated' if just this
 -- message waits}, {for each: the id of the task that waits}, {of each message that went, if that is asked: its

@@ -1,7 +1,7 @@
 -- Finds bodies that have no index entry, and gives them one.
 -- KEYS keys  of the queue's delayed messages, see include/hash/types.lua
 -- ARGV wake, queue  channel on which a new head is announced, and the name of the queue there
--- ARGV mend         FLAG  1, or 0 to change nothing
+-- ARGV mend         FLAG  else it changes nothing
 -- ARGV rows...      {id, due}  due: ms since the epoch, which a body without a due time gets, or '' to only look
 -- Returns for each body the first word that is true of it: 'gone' (there is no such body), 'unindexed' (it has no index
 -- entry), 'unnamed' (a duplicate that a search for the shared id does not find), 'sound'

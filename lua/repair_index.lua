@@ -1,6 +1,6 @@
 -- Finds index entries that are not sound, and mends them.
 -- KEYS keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV mend        FLAG  1, or 0 to change nothing
+-- ARGV mend        FLAG  else it changes nothing
 -- ARGV members...  of the index
 -- Returns for each entry: 'sound', 'gone' (there is no such entry), 'lost' (the entry has no message) or 'unnamed' (the
 -- message cannot be found by its id), see include/*/check_entry.lua

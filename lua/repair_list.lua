@@ -1,7 +1,7 @@
 -- Finds entries in the list of Redisson's layout that have lost their place in the index, and puts them back there.
 -- KEYS keys  of the queue's delayed messages, see include/redisson/types.lua
 -- ARGV wake   channel on which a new head is announced
--- ARGV mend   FLAG    1, or 0 to change nothing
+-- ARGV mend   FLAG    else it changes nothing
 -- ARGV skip   NUMBER  how many entries at the list's tail to leave out
 -- ARGV count  NUMBER  how many of the entries before those to look at
 -- Returns {number of entries looked at, their bytes, then the mark of each lost entry}

@@ -1,14 +1,11 @@
 -- Reads the waiting messages of a queue, or of a part of it, in the order of their due times, a page at a time.
 -- KEYS keys  of the queue's delayed messages, see include/*/types.lua
--- ARGV from_ms      least due time, ms since the epoch, or -inf
--- ARGV to_ms        due time before which messages are wanted, ms since the epoch; inf for all
--- ARGV last         end of the page or part before: an index member, or its cursor; '' at the queue's beginning
--- ARGV last_due     due time of that member, as returned; '' at the queue's beginning
--- ARGV final        end of the part: an index member, or its cursor; '' for the queue's end
--- ARGV final_due    due time of that member, as returned; '' for the queue's end
--- ARGV count        NUMBER  how many messages to return at most
--- ARGV max_bytes    NUMBER  about how many bytes all bodies together may have at most
--- ARGV with_bodies  FLAG    '1' to return bodies, '0' to return their lengths
+-- ARGV from_ms, to_ms    least due time, ms since the epoch, or -inf; due time before which messages are wanted, or inf
+-- ARGV last, last_due    end of the page or part before: an index member, or its cursor, and its due time, as returned;
+-- '' at the queue's beginning
+-- ARGV final, final_due  end of the part, likewise; '' for the queue's end
+-- ARGV count, max_bytes  NUMBER  how many messages, and about how many bytes of all bodies together, to return at most
+-- ARGV with_bodies       FLAG    to return bodies; else their lengths
 -- Returns {'more' or 'end', messages, lengths}. With bodies, messages has five items a message: id, due time, priority,
 -- body, cursor; priority and body are '' when the body is missing; there are no lengths. Without bodies, messages has
 -- two items a message: index member, due time; lengths has the length of its stored value, 0 when the body is missing

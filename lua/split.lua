@@ -1,7 +1,6 @@
 -- Cuts a queue's waiting messages into parts, and returns where each part ends.
 -- KEYS due  ZSET  message -> due time, ms since the epoch
--- ARGV from_ms   least due time, ms since the epoch, or -inf
--- ARGV to_ms     due time before which messages are wanted, ms since the epoch; inf for all
+-- ARGV from_ms, to_ms  least due time, ms since the epoch, or -inf; due time before which messages are wanted, or inf
 -- ARGV ranks...  one for every part but the last: rank of the part's last message among the messages within the bounds,
 -- counted from 0, ascending
 -- Returns for each rank: cursor of the member with that rank, its due time; nothing for a rank beyond the last message

@@ -7,7 +7,7 @@
 -- ARGV due          ms since the epoch, or '+' and ms from now
 -- ARGV priority     0-9
 -- ARGV body
--- ARGV stores       FLAG    '1', or '0' for a step that waits elsewhere, which the store does not get
+-- ARGV stores       FLAG    not for a step that waits elsewhere, which the store does not get
 -- Returns 'first' | 'head' | 'behind' when the store has the step now, or need not; 'waits' with nothing stored
 -- Atomic: at any moment at most one step of a chain waits.
 -- Cost: O(log N)

@@ -56,18 +56,16 @@ def http_consumer(caller: str, lease: str) -> str:
     return f"{HTTP}:{quote(caller, safe='')}:{lease}"
 
 
+class LeaseKeys(NamedTuple):
+    """The keys that a heartbeat changes."""
+
+    consumers: ZSetKey
+    consumed: HashKey
+    unacked_index: ZSetKey
+
+
 @operation()
-def heartbeat(
-    *,
-    consumers: ZSetKey,
-    consumed: HashKey,
-    unacked_index: ZSetKey,
-    consumer: str,
-    ttl: int,
-    about: str,
-    is_new: bool,
-    tags: Args[str],
-) -> str: ...
+def heartbeat(*, keys: LeaseKeys, consumer: str, ttl: int, about: str, is_new: bool, tags: Args[str]) -> str: ...
 @operation()
 def fence(*, consumers: ZSetKey, names: Args[str]) -> list[str]: ...
 
@@ -316,17 +314,10 @@ class Consumers(StorePart):
         process = {"process": this_process()} if of.subscribed else {}
         known = {"queues": sorted(of.queues), "subscribed": of.subscribed}
         about = json.dumps({**known, **process, **of_hand})
+        own, group, ttl_ms = self._keys, of.group, round(ttl_s * 1000)
+        keys = LeaseKeys(own.consumers(group), own.consumed(group), own.unacked_index(group))
         return [
-            heartbeat(
-                consumers=self._keys.consumers(of.group),
-                consumed=self._keys.consumed(of.group),
-                unacked_index=self._keys.unacked_index(of.group),
-                consumer=of.consumer,
-                ttl=round(ttl_s * 1000),
-                about=about,
-                is_new=of.is_new,
-                tags=page,
-            )
+            heartbeat(keys=keys, consumer=of.consumer, ttl=ttl_ms, about=about, is_new=of.is_new, tags=page)
             for page in [*pages(of.tags, PAGE)] or [[]]
         ]
 

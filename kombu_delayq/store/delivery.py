@@ -361,9 +361,8 @@ class Delivery(StorePart):
         return Batch(keys, max(count, 1), max(size, 1), counts)
 
     def _offer_of_none(self, queue: str, expire_ms: int) -> Call[Offered]:
-        """Returns the call of ``offer`` without its messages, with texts as Redis gets them."""
-        keys, wake, name = self._client.into(queue)
-        return offer(into=Into(map(as_bytes, keys), as_bytes(wake), as_bytes(name)), expire=expire_ms, rows=())
+        """Returns the call of ``offer`` without its messages."""
+        return offer(into=self._client.into(queue), expire=expire_ms, rows=())
 
 
 def _transferred(moved: int, lost: int, first: float | None, now: float, head: float | None) -> Transferred:

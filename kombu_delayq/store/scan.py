@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from kombu_delayq.redis.operations import Args, Stored, ZSetKey, operation
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -16,20 +16,19 @@ PAGE_BYTES = 500_000
 MAX_BYTES = 300_000
 
 
+class Span(NamedTuple):
+    """The part of a queue that is read: bounds of due times, and index members with their due times."""
+
+    from_ms: float
+    to_ms: float
+    last: bytes
+    last_due: bytes
+    final: bytes
+    final_due: bytes
+
+
 @operation()
-def scan(
-    *,
-    keys: Stored,
-    from_ms: float,
-    to_ms: float,
-    last: bytes,
-    last_due: bytes,
-    final: bytes,
-    final_due: bytes,
-    count: int,
-    max_bytes: int,
-    with_bodies: bool,
-) -> list[Any]: ...
+def scan(*, keys: Stored, span: Span, count: int, max_bytes: int, with_bodies: bool) -> list[Any]: ...
 @operation()
 def split(*, due: ZSetKey, from_ms: float, to_ms: float, ranks: Args[int]) -> list[bytes]: ...
 
@@ -130,19 +129,10 @@ class Scan(StorePart):
     def _scan(
         self, part: Part, last: Cursor, from_ms: float, to_ms: float, count: int, *, with_bodies: bool
     ) -> list[Any]:
-        final, final_due = part.until or (b"", b"")
-        call = scan(
-            keys=self._client.stored(part.queue, part.layout),
-            from_ms=from_ms,
-            to_ms=to_ms,
-            last=last[0],
-            last_due=last[1],
-            final=final,
-            final_due=final_due,
-            count=count,
-            max_bytes=MAX_BYTES if with_bodies else PAGE_BYTES,
-            with_bodies=with_bodies,
-        )
+        keys, until = self._client.stored(part.queue, part.layout), part.until or (b"", b"")
+        span = Span(from_ms, to_ms, *last, *until)
+        max_bytes = MAX_BYTES if with_bodies else PAGE_BYTES
+        call = scan(keys=keys, span=span, count=count, max_bytes=max_bytes, with_bodies=with_bodies)
         return self._client.run(call.on(part.layout))
 
     def bodies(self, part: Part, members: Sequence[bytes]) -> list[bytes | None]:

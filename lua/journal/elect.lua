@@ -7,7 +7,7 @@
 -- ARGV least       NUMBER  least epoch that the marker may have
 -- ARGV heartbeat   NUMBER  as the journal has it
 -- ARGV guard       id of the journal's numbers
--- ARGV is_anew     FLAG    '1' to write the marker where it is missing or behind
+-- ARGV is_anew     FLAG    to write the marker where it is missing or behind
 -- Returns {word, the marker's token, epoch and heartbeat, '' without one}; word is 'elected'; or, with nothing changed,
 -- 'lost' (there is no marker), 'other' (that of another journal), 'superseded' (a later promoter leads), 'behind'
 -- (Redis was set back), 'ahead' (the journal was set back, or has gone on since it was read, or a leader noticed a loss

@@ -9,7 +9,7 @@
 -- ARGV depth        NUMBER      how many messages may be in the queue at most, 0 for any number
 -- ARGV mode         'keep' or 'replace' what waits under the id of a message, '' to ask nothing
 -- ARGV count        how many duplicates of an id to replace at most
--- ARGV is_dated     FLAG        '1' where an id with another due time is another message, '0' where an id is sent once
+-- ARGV is_dated     FLAG        where an id with another due time is another message; else an id is sent once
 -- ARGV list_of      PRIORITIES  the queue's lists
 -- ARGV offers...  {id, due, priority, body}  due: ms since the epoch, or '' for now; priority: 0-9; with an empty body
 -- the id is only claimed, and counts as sent if it has a due time: the message waits elsewhere
