@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from kombu_delayq.message.once import key_of
 from kombu_delayq.redis.slots import slot_of_key
@@ -103,22 +101,6 @@ def test_any_body(store: DelayStore, body: str | bytes) -> None:
     assert store.delivery.offer("q", Offer("i", repr(PAST_MS), 9, body)).repeated == 1
     store.delivery.transfer("q")
     assert popped(store.client, "{q}\x06\x169") == [body.encode() if isinstance(body, str) else body]
-
-
-IDS = st.text(st.characters(codec="utf-8"), max_size=12)
-
-
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60, deadline=None
-)
-@given(st.lists(st.tuples(IDS, st.binary(max_size=12)), max_size=12, unique=True))
-def test_any_messages_arrive_once_in_order(store: DelayStore, messages: list[tuple[str, bytes]]) -> None:
-    """Different messages of any ids and bodies, due at one time, all arrive, once, in order."""
-    store.client.flushall()
-    for identity, body in messages:
-        store.delivery.offer("q", Offer(identity, repr(PAST_MS), 0, body))
-    store.delivery.transfer("q")
-    assert popped(store.client, "q") == [body for _, body in messages]
 
 
 #: A name whose bytes are no UTF-8.

@@ -160,23 +160,6 @@ def test_a_message_that_cannot_be_rewritten_is_left(proj: Proj) -> None:
     assert result.stderr == "b: not changed, because the message cannot be rewritten\n"
 
 
-def test_a_key_of_the_wrong_type_keeps_no_other_queue_from_being_changed(proj: Proj) -> None:
-    """What could be found is changed, the queue that could not be searched is named once, and the exit code is 1."""
-    _three(proj)
-    client = proj.server.client()
-    key = proj.keys("q1")[0]
-    client.delete(key)
-    client.set(key, "x")
-    result = run(proj.server, "cancel", "--yes", "-", stdin="".join(f"{n}\n" for n in ("a", *range(1000))), code=1)
-    assert result.stdout == "1 cancelled, 1,000 not waiting\n"
-    assert result.stderr.count("cannot be searched for delayed messages") == 1
-    assert f"{key} holds a string" in result.stderr
-    result = run(proj.server, "queues", "purge", "--yes", "q1", "q0", code=1)
-    assert result.stdout == "queue q0: 1 delayed message removed\n"
-    assert f"{key} holds a string" in result.stderr
-    assert client.get(key) == "x"
-
-
 def test_odd_ids_are_found_from_arguments_and_from_standard_input(proj: Proj) -> None:
     """Blanks, quotes, letters beyond ASCII and a leading dash make no difference; printed, controls are escaped."""
     odd = [" blank ", "'\";$(x)", "größe-漢字", "-dash", "esc\x1b[2J"]

@@ -3,9 +3,7 @@
 import json
 import os
 import subprocess
-from collections import Counter
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 import pytest
@@ -13,17 +11,12 @@ import redis
 from kombu import Exchange, Queue
 
 from celery_ext import run_now
-from celery_ext.dead_letters import DeadLetter
-from celery_ext.dead_letters import letters as letters_of
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.once import key_of
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import Letter
 from tests.support.commands.shell import BIN, Audit, lines, run
 from tests.support.conditions import until
 from tests.support.workers.chains import TASKS, messages, waiting_step
 from tests.support.workers.harness import APPS, MakeProj, Proj
-from tests.support.workers.held import KEYS
 
 DEAD, BURIED = "dead", "2026-01-02T03:04:05+00:00"
 
@@ -129,22 +122,6 @@ def test_list_shows_the_oldest_first_and_plain_messages_without_a_reason(
     assert [each["id"] for each in lines(broker, "dead-letters", "list", DEAD, "--task", "proj.other")] == ["c"]
     assert [each["id"] for each in lines(broker, "dead-letters", "list", DEAD, "--task", "*.o*")] == ["c"]
     assert raw_client.llen(DEAD) == 3
-
-
-def test_replay_of_some_leaves_the_others_in_their_order(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """Of 250 letters, which is more than a page, those that are named go to their queues, oldest first."""
-    names = [f"t{n}" for n in range(250)]
-    bury(raw_client, *(letter(each) for each in names))
-    chosen = ["t7", "t99", "t100", "t249"]
-    options = [word for each in reversed(chosen) for word in ("--id", each)]
-    result = run(broker, "dead-letters", "replay", DEAD, *options, "--id", "nobody")
-    assert result.stdout.splitlines() == [f"{each}: replayed to orders" for each in chosen]
-    assert result.stderr == "nobody: not among the dead letters\n"
-    assert ids(raw_client, "orders") == chosen
-    assert ids(raw_client, DEAD) == [each for each in names if each not in chosen]
-    properties = json.loads(raw_client.lrange("orders", -1, -1)[0])["properties"]
-    assert "dead_letter" not in properties
-    assert properties["delivery_info"] == {"exchange": "", "routing_key": "orders"}
 
 
 def test_replay_and_drop_of_a_task_by_its_name(broker: PrivateRedis, raw_client: redis.Redis, audit: Audit) -> None:
@@ -261,66 +238,6 @@ def test_letters_of_an_exchange_go_to_the_queue_that_is_bound_to_it(proj: Proj, 
 
 
 @pytest.mark.wide
-def test_replays_at_the_same_time_each_find_all_of_their_letters(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """Two replays and a drop of other tasks, and two replays of the same, share a queue and leave what is nobody's."""
-    names = [f"t{n}" for n in range(3000)]
-    bury(raw_client, *(letter(each, task=f"proj.t{int(each[1:]) % 4}") for each in names))
-
-    def work(*args: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([BIN / "delayq", "--broker", broker.url, "dead-letters", *args])
-
-    processes = [
-        work("replay", DEAD, "--task", "proj.t0", "--to-queue", "zero"),
-        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "one"),
-        work("replay", DEAD, "--task", "proj.t1", "--to-queue", "one"),
-        work("drop", DEAD, "--task", "proj.t2", "--yes"),
-    ]
-    codes = [process.wait(200) for process in processes]
-    assert (codes[0], codes[3]) == (0, 0)
-    assert Counter(ids(raw_client, "zero")) == Counter(names[::4])
-    assert Counter(ids(raw_client, "one")) == Counter(names[1::4])
-    assert Counter(ids(raw_client, DEAD)) == Counter(names[3::4])
-
-
-def test_letters_that_come_meanwhile_are_left_alone(raw_client: redis.Redis) -> None:
-    """Letters that are buried, and letters that are consumed, while a round is on do not mix it up."""
-    store = DelayStore(raw_client, KEYS)
-    bury(raw_client, *(letter(f"t{n}") for n in range(300)))
-    seen = []
-
-    def to_queue(one: DeadLetter) -> Letter:
-        return letters_of.to_queue(one, "q", as_before=False)
-
-    wanted, _ = letters_of.choose(letters_of.browse(store, DEAD), lambda _: True, to_queue)
-    for each, _ in letters_of.replay(store, DEAD, wanted, to_queue):
-        seen.append(each.id)
-        if len(seen) == 50:
-            raw_client.lpush(DEAD, letter("new"))
-        if len(seen) == 100:
-            assert json.loads(raw_client.rpop(DEAD))["headers"]["id"] == "t100"
-    assert seen == [f"t{n}" for n in range(300) if n != 100]
-    assert ids(raw_client, "q") == seen
-    assert ids(raw_client, DEAD) == ["new"]
-
-
-def test_a_key_of_another_type_hides_no_other_queue(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """A queue that is no list is named, with exit code 1, and the others are listed and replayed, each letter once."""
-    raw_client.set("damaged", "x")
-    bury(raw_client, letter("a"))
-    for command in (["list"], ["replay", "--all"]):
-        result = run(broker, "dead-letters", command[0], "damaged", DEAD, *command[1:], code=1)
-        assert "queue 'damaged': WRONGTYPE" in result.stderr
-    assert ids(raw_client, "orders") == ["a"]
-    bury(raw_client, letter("b", routing_key="mail"), letter("c"))
-    raw_client.delete("orders")
-    raw_client.set("orders", "x")
-    for _ in range(2):  # a page of letters is sent as a whole, or not at all
-        stderr = run(broker, "dead-letters", "replay", DEAD, "--all", code=1).stderr
-        assert "WRONGTYPE key orders holds a string" in stderr
-    assert (ids(raw_client, "mail"), ids(raw_client, DEAD)) == ([], ["b", "c"])
-
-
-@pytest.mark.wide
 def test_the_command_of_an_app_that_names_no_queue_asks_for_one(make_proj: MakeProj) -> None:
     """Where an app has no dead_letter_queue and no delivery limit, the command asks for a queue, with exit code 2."""
     proj = make_proj(broker_transport_options={"delivery_limit": None})
@@ -334,15 +251,3 @@ def test_the_command_of_an_app_that_names_no_queue_asks_for_one(make_proj: MakeP
     )
     assert done.returncode == 2
     assert "No task of the app has a dead_letter_queue" in done.stderr
-
-
-def test_large_letters_are_read_in_small_pages(raw_client: redis.Redis) -> None:
-    """After letters of 100 KB each, a page holds 10 of them and not 100, so that no call is long."""
-    store = DelayStore(raw_client, KEYS)
-    bury(raw_client, *(letter(f"t{n}", error="e" * 100_000) for n in range(150)))
-    calls: list[int] = []
-    read = store.letters.page
-    store.letters.page = lambda *args: (page := read(*args), calls.append(len(page)))[0]  # type: ignore[method-assign]
-    assert len(list(islice(letters_of.browse(store, DEAD), None))) == 150
-    assert calls[0] == 100
-    assert set(calls[1:]) == {10}.union({150 - 100 - 9 * 5 + 1})  # with the letter before, which is looked at again

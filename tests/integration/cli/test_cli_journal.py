@@ -115,19 +115,6 @@ def test_a_loss_is_told_loudly_until_it_is_restored(store: JournaledStore, delay
     assert delayq("journal", "restore", "--yes").stdout == "nothing is to be restored\n"
 
 
-def test_a_restore_can_be_narrowed(store: JournaledStore, delayq: Delayq, noted: Noted) -> None:
-    """Another queue, a later time: nothing is restored, and the loss stays noted; overdue ones may be left away."""
-    lose(store)
-    for narrow in (("--queue", "other"), ("--due-from", "1d")):
-        assert delayq("journal", "restore", "--yes", *narrow).stdout.startswith("0 messages looked at")
-    assert len(store.journal.unrestored()) == 1
-    assert "is not one of" in delayq("journal", "restore", "--yes", "--overdue", "later", code=2).stderr
-    assert noted() == []
-    delayq("journal", "restore", "--yes", "--overdue", "skip")
-    assert [(action, count) for action, count, _ in noted()] == [("journal restore", 1)]
-    assert [row.id for row in store.journal.browse("q")] == ["near", "far"]
-
-
 def test_a_restore_that_fails_half_way_is_noted(
     store: JournaledStore, delayq: Delayq, noted: Noted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,18 +242,6 @@ def test_no_journal_and_the_wrong_one(store: JournaledStore, redis_server: Priva
     for command in (("check",), ("restore", "--yes")):
         said = run(redis_server, *other, "journal", *command, code=1).stderr
         assert "belongs to another journal than sqlite:///" in said
-
-
-@pytest.mark.usefixtures("store")
-def test_the_journal_of_another_redis(own_server: PrivateRedis, journal_url: str) -> None:
-    """Commands that look after a journal are refused, and say who has it; none of them speaks of a restore."""
-    for command in (("check",), ("restore", "--yes"), ("restore", "--dry-run")):
-        said = run(own_server, "--journal-url", journal_url, "journal", *command, code=1)
-        assert "this journal is led from another Redis" in said.stderr
-        assert "restore" not in said.stdout + said.stderr
-    shown = run(own_server, "--journal-url", journal_url, "status").stdout
-    assert re.search(r"^REFUSED  this journal is led from another Redis.*, by promoter, heard \d+ s ago", shown, re.M)
-    assert "restore" not in shown
 
 
 @pytest.mark.journey

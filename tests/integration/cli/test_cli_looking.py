@@ -108,31 +108,6 @@ def test_every_command_says_that_a_queue_is_not_known(five: Proj) -> None:
     assert [found["queue"] for found in lines(five.server, "repair", "-q", "even")] == ["even"]
 
 
-def test_a_key_of_the_wrong_type_hides_no_other_queue(five: Proj) -> None:
-    """The queue and its key are named on stderr, the others are listed and searched, and the exit code is 1."""
-    client = five.server.client()
-    key = five.keys("even")[0]
-    client.delete(key)
-    client.set(key, "x")
-    result = run(five.server, "list", "--json", code=1)
-    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["t1", "t3", "t5"]
-    assert f"queue 'even': ZCOUNT {key}: WRONGTYPE" in result.stderr
-    result = run(five.server, "show", "t1", code=1)
-    assert "id         t1" in result.stdout
-    assert f"{key} holds a string" in result.stderr
-
-
-@pytest.mark.parametrize("layout", ["hash"], indirect=True)
-def test_a_lost_message_is_listed_as_lost(five: Proj) -> None:
-    """An index entry without its body is a row of its own, and hides no other."""
-    five.server.client().hdel("delayq:{odd}:bodies", "t3")
-    rows = run(five.server, "list").stdout.splitlines()
-    assert len(rows) == 6
-    assert rows[3].split()[-4:] == ["(lost)", "t3", "odd", "0"]
-    assert lines(five.server, "list")[2]["task"] is None
-    assert run(five.server, "show", "t3", code=1).stderr == "t3: not waiting\n"
-
-
 def test_control_characters_never_reach_the_terminal(proj: Proj) -> None:
     """Id, queue, arguments and headers are printed with what is not printable escaped; JSON has them as they are."""
     proj.send("record", ODD, countdown=3600, queue=ODD, task_id=ODD, headers={ODD: ODD})

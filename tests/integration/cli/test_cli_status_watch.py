@@ -47,19 +47,6 @@ def test_a_terminal_is_drawn_in_place(
         assert "\x1b" not in process.script.replace(CLEARED, "")
 
 
-def test_a_report_that_is_too_long_is_cut(
-    store: DelayStore, broker: PrivateRedis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More lines than the terminal has are counted, so that nothing scrolls."""
-    monkeypatch.setenv("TERM", "xterm")
-    store.client.sadd(store.keys.queues, *(f"queue{n:02}" for n in range(50)))
-    with terminal(broker, "status", "--watch", columns=140) as process:
-        process.read_until("more lines")
-        assert process.script.partition(CLEARED)[2].count("\n") <= 24
-        process.process.send_signal(signal.SIGINT)
-        assert process.wait() == 0
-
-
 def test_while_redis_is_away_the_last_report_stays(own_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch says why it learns nothing, keeps what it knew, and goes on when Redis is back."""
     monkeypatch.setenv("TERM", "xterm")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 from threading import Thread
@@ -10,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from celery_ext.cli import delayq
 from kombu_delayq.store.types import Offer
-from tests.support.commands.shell import BIN, lines, run, terminal
+from tests.support.commands.shell import BIN, lines, terminal
 from tests.support.conditions import until_equal
 from tests.support.workers.harness import APPS, Proj
 
@@ -179,29 +177,6 @@ def late(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> Proj:
     return proj
 
 
-def test_colours_elsewhere_than_at_a_terminal_are_asked_for(late: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file has red for what is wrong if FORCE_COLOR is set, and else no colour; JSON never has any."""
-    assert "\x1b" not in run(late.server, "status").stdout
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    status = run(late.server, "status").stdout
-    assert "leading  \x1b[31mno transfer worker runs" in status
-    assert "\x1b[31m1 by " in status
-    assert "\x1b[33mnone known\x1b[0m" in status
-    assert "\ndue        \x1b[31m1970-01-01 " in run(late.server, "show", "late").stdout
-    for args in (["-C", "status"], ["status", "--json"], ["list", "--json"], ["show", "late", "--json"]):
-        assert "\x1b" not in run(late.server, *args).stdout
-
-
-def test_celery_without_colours_is_delayq_without(late: Proj, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`celery --no-color` is an option of Celery's own, and counts for `delayq`."""
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("PROJ_CONF", json.dumps(late.conf))
-    args = [BIN / "celery", "-A", "proj", "--no-color", "delayq", "status"]
-    done = subprocess.run(args, cwd=APPS, capture_output=True, text=True, timeout=60)
-    assert (done.stderr, done.returncode) == ("", 0)
-    assert "leading  no transfer worker runs" in done.stdout
-
-
 def test_a_terminal_that_knows_few_letters_gets_the_others_escaped(proj: Proj) -> None:
     """Text that stdout cannot encode is escaped, and is no error."""
     proj.send("record", "größe", countdown=3600, task_id="漢")
@@ -225,16 +200,6 @@ def _completed(words: str) -> list[str]:
     done = subprocess.run(args, cwd=APPS, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     return [line.partition(",")[2] for line in done.stdout.split()]
-
-
-def test_help_lists_all_commands_with_their_whole_summaries() -> None:
-    """Each command stands in one section of the help, at 80 columns too, and no summary is cut."""
-    with_help = subprocess.run(
-        [BIN / "delayq", "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}
-    )
-    listed = re.findall(r"^  ([a-z][a-z-]+)  ", with_help.stdout, re.MULTILINE)
-    assert sorted(listed) == sorted(delayq.commands)
-    assert "..." not in with_help.stdout.partition("Look:")[2]
 
 
 @pytest.mark.parametrize("command", [["list"], ["dead-letters", "list"]])

@@ -72,39 +72,6 @@ def test_a_transfer_worker_of_its_own_delivers_and_stops_cleanly(proj: Proj) -> 
     assert "1 transferred" in log
 
 
-#: Lets the first wait of the transfer worker send a signal while it holds the lock that a stop takes as well, until the
-#: stop is about to take it.
-IN_THE_MIDDLE = """
-import os, signal, sys, threading, time
-name, wait, set_, stopping = sys.argv.pop(), threading.Event.wait, threading.Event.set, []
-def noted(event):
-    stopping.append(event)
-    set_(event)
-def in_the_middle(event, timeout=None):
-    if "_stopping" not in repr(sys._getframe(1).f_code.co_names):
-        return wait(event, timeout)
-    threading.Event.wait, threading.Event.set = wait, noted
-    with event._cond:
-        os.kill(os.getpid(), getattr(signal, name))
-        while event not in stopping:
-            time.sleep(0.001)
-    return wait(event, timeout)
-threading.Event.wait = in_the_middle
-from celery_ext.cli import delayq
-delayq()
-"""
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_signal_in_the_middle_of_a_wait_ends_the_transfer_worker(redis_server: PrivateRedis, name: str) -> None:
-    """A signal that comes while the transfer worker holds the lock of its own wait ends it, with exit code 0."""
-    command = [sys.executable, "-c", IN_THE_MIDDLE, "--broker", redis_server.url, "transfer", name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    assert "stopped" in done.stderr
-    assert redis_server.client().get("{delayq}:transfer") is None
-
-
 @pytest.mark.parametrize("known", [True, False])
 def test_a_transfer_worker_looks_after_queues_that_it_is_given(proj: Proj, known: bool) -> None:
     """`delayq transfer -Q` delivers what others have put into queues that Celery has never used; it leaves the rest."""

@@ -1,7 +1,7 @@
 """Tasks that are found by their ids are no matter of a node that is away, which has other queues and no replica."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -110,19 +110,6 @@ def outcome_of(store: DelayStore, task_id: str) -> str:
     except (AnswerLost, NotSearched):
         return ""
     return done.outcome
-
-
-@pytest.mark.parametrize("look", [by_id.get, by_id.run_now], ids=["get", "run_now"])
-def test_what_is_found_comes_before_the_error(half_dead: Nodes, look: Callable[..., Iterator[tuple[str, Any]]]) -> None:
-    """Of several ids, those that were found are looked at or changed; the error names the others and the queues."""
-    found, near = list[str](), send(half_dead, f"near {look.__name__}")
-    with opened(half_dead) as store, pytest.raises(NotSearched) as error:
-        found.extend(task_id for task_id, told in look(store, ["far", near, "unknown"]) if told)
-    assert found == [near]
-    text = f"1 queue not searched: '{half_dead.away}'; 2 tasks may still wait there: 'far', 'unknown': "
-    assert str(error.value).startswith(text)
-    # What it met with first, where no second try was in time.
-    assert re.search(rf":{half_dead.node.port}( does not answer|\b.*refused)", str(error.value))
 
 
 def test_an_app_acts_on_what_is_found(half_dead: Nodes, app: "Celery[Any]", caplog: pytest.LogCaptureFixture) -> None:

@@ -1,10 +1,9 @@
 """Redis that dies, restarts or pauses under running workers, or says that its cluster is down."""
 
-import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -21,13 +20,6 @@ from tests.support.store.tuned import tuned
 from tests.support.workers.harness import TRANSPORT, MakeProj, Proj, Worker
 from tests.support.workers.held import KEYS
 from tests.support.workers.visibility import sweep, swept_after
-
-#: Redis is taken for dead sooner than by default, so that pauses are outages.
-IMPATIENT = {"socket_timeout": 0.5}
-
-
-PAUSE_S = 2.0
-
 
 #: A poll interval, kombu's own reconnect, and a busy machine.
 LATE_S = 40.0
@@ -95,30 +87,6 @@ def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
     transfer.stop(DEADLINE_S)
     assert Counter(client.lrange("q", 0, -1)) == Counter(str(n).encode() for n in range(count))
     assert not client.exists(*KEYS.stored("q", layout)[:2])
-
-
-def _client_pause(server: PrivateRedis) -> None:
-    server.client().execute_command("CLIENT", "PAUSE", int(PAUSE_S * 1000))
-    time.sleep(PAUSE_S)
-
-
-def _stop_process(server: PrivateRedis) -> None:
-    os.kill(server.pid, signal.SIGSTOP)
-    time.sleep(PAUSE_S)
-    os.kill(server.pid, signal.SIGCONT)
-
-
-def test_a_paused_redis_delays_but_loses_and_repeats_nothing(make_proj: MakeProj, own_server: PrivateRedis) -> None:
-    """Tasks due before, in and after a pause of Redis run once each; the worker is never restarted."""
-    proj = make_proj(own_server, broker_transport_options=IMPATIENT)
-    worker = proj.worker()
-    pauses: list[Callable[[PrivateRedis], None]] = [_client_pause, _stop_process]
-    for pause in pauses:
-        dues = _send_spread(proj, 20, first_s=0.2, last_s=PAUSE_S + 1)
-        pause(own_server)
-        _await_each_once(proj, dues, back=time.time())
-    until(lambda: "Redis can be used again" in worker.log)
-    assert worker.alive()
 
 
 def _await_loss(worker: Worker) -> None:

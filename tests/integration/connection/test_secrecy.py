@@ -112,24 +112,3 @@ def test_password_of_a_socket_is_not_printed(guarded: Guarded, form: str) -> Non
     said = _delayq("--broker", f"{form}://{guarded.by_socket}", "status", "--json")
     _assert_secret(said)
     assert "redis+socket://:**@/" in said
-
-
-def test_worker_refuses_a_url_without_printing_it(guarded: Guarded, make_proj: MakeProj) -> None:
-    """Workers whose broker URL or options cannot be used exit with the reason, and without the password."""
-    bad = {
-        "write delayq://": {"broker_url": f"delayq+redis://{guarded.by_password}", "broker_transport": None},
-        "write delayq+socket://": {"broker_url": f"redis+socket://{guarded.by_socket}"},
-        "did you mean 'poll_interval'?": {
-            "broker_url": f"redis://{guarded.by_password}",
-            "broker_transport_options": {"poll_intervall": 1, "max_dealy": 5, "transfer": "no"},
-        },
-    }
-    proj = make_proj(guarded.server)
-    workers = {reason: proj.worker(wait=False, **settings) for reason, settings in bad.items()}
-    for reason, worker in workers.items():
-        assert worker.process.wait(90) != 0
-        assert reason in worker.log
-        _assert_secret(worker.log)
-    options = workers["did you mean 'poll_interval'?"].log
-    assert "did you mean 'max_delay'?" in options
-    assert "transfer='no' is not True or False" in options

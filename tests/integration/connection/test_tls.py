@@ -17,7 +17,7 @@ from tests.support.conditions import until
 from tests.support.servers.certificates import Authority
 from tests.support.servers.proxies import Proxy
 from tests.support.servers.redis_version import has_tls
-from tests.support.workers.harness import TRANSPORT, MakeProj
+from tests.support.workers.harness import MakeProj
 
 
 class Tls(NamedTuple):
@@ -111,19 +111,3 @@ def test_worker_says_that_the_certificate_does_not_hold(tls: Tls, make_proj: Mak
     until(lambda: "certificate verify failed" in worker.log, 90, "the reason in the log")
     assert " ready." not in worker.log
     assert "s3cret" not in worker.log
-
-
-@pytest.mark.parametrize(
-    ("scheme", "transport", "use_ssl"),
-    [("rediss", TRANSPORT, None), ("delayqs", None, None), ("redis", TRANSPORT, True), ("delayq", None, True)],
-)
-def test_tls_is_not_given_up(tls: Tls, scheme: str, transport: str | None, use_ssl: bool | None) -> None:
-    """No form that asks for TLS talks to a plain port."""
-    url = f"{scheme}://127.0.0.1:{tls.server.port}/0"
-    options = {"socket_timeout": 0.4}  # a plain Redis waits for the rest of what it takes for a command
-    with (
-        Connection(url, transport=transport, ssl=use_ssl, transport_options=options) as connection,
-        pytest.raises(OperationalError, match=r"SSL|EOF|reset|closed|imed out|Timeout"),
-    ):
-        connection.ensure_connection(max_retries=1, interval_start=0)
-    assert connection.ssl

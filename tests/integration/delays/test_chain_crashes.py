@@ -7,7 +7,6 @@ import pytest
 from celery_ext import run_now
 from tests.support.conditions import until
 from tests.support.workers.chains import (
-    SLOW_S,
     TASKS,
     assert_steps,
     delay_of_step,
@@ -23,12 +22,6 @@ from tests.support.workers.visibility import give_back
 pytestmark = pytest.mark.wide
 
 
-def redeliver(proj: Proj, runs: dict[str, int]) -> None:
-    """Gives back all that is unacked, and waits for numbers of runs by id."""
-    give_back(proj)
-    await_runs(proj, runs)
-
-
 def await_runs(proj: Proj, runs: dict[str, int]) -> None:
     """Waits for numbers of runs by id."""
     until(lambda: all(len(retries_of(proj, each)) >= count for each, count in runs.items()), what=f"runs: {runs}")
@@ -37,28 +30,6 @@ def await_runs(proj: Proj, runs: dict[str, int]) -> None:
 def fail(proj: Proj, task_id: str, runs: int = 1) -> None:
     """Lets runs of ``gated`` fail."""
     proj.journal.rpush(f"fail {task_id}", *["now"] * runs)
-
-
-def test_two_runs_of_a_step_make_one_next_step(make_proj: MakeProj) -> None:
-    """A step that is delivered again while it runs is run again, and both runs together have one follower."""
-    proj = make_proj(**TASKS)
-    worker = proj.worker(concurrency=4)
-    sent = proj.send("gated", countdown=0.2)
-    with watched(proj, sent.id) as counts:
-        for step in (0, 1):
-            proj.await_runs(1, id=sent.id, retries=step)
-            redeliver(proj, {sent.id: 2 * (step + 1)})
-            fail(proj, sent.id, 2)
-            # Both have ended; they share a delivery tag, so the first one's acknowledgement is that of both.
-            until(lambda ended=2 * (step + 1): worker.log.count(f"[{sent.id}] retry:") == ended)
-            task = waiting_step(proj, sent.id, step + 1)
-            until(lambda: 1 in counts)
-            assert task.due.timestamp() >= proj.runs(id=sent.id)[-1]["at"] + (240, 600)[step] - SLOW_S
-            run_now(proj.app, sent.id)
-    proj.await_runs(5, id=sent.id)
-    assert set(counts) == {0, 1}
-    assert retries_of(proj, sent.id) == [0, 0, 1, 1, 2]
-    assert [bool(run["redelivered"]) for run in proj.runs(id=sent.id)] == [False, True, False, True, False]
 
 
 def test_a_worker_that_is_killed(make_proj: MakeProj) -> None:

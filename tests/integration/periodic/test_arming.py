@@ -18,11 +18,9 @@ from celery_ext.periodic import arming, control, messages
 from celery_ext.periodic.armer import Armer
 from celery_ext.periodic.arming import Arming
 from celery_ext.periodic.entries import Entries, Entry, checked
-from celery_ext.periodic.keys import PeriodicKeys
 from celery_ext.periodic.messages import BEAT, ENTRY
 from celery_ext.periodic.source import Settings
 from celery_ext.periodic.store import PAUSED, STOCK_BEAT, PeriodicStore
-from tests.support.conditions import until
 from tests.support.workers import periodic
 from tests.support.workers.periodic import HOUR_MS, Process, StartProcess, every
 
@@ -52,19 +50,6 @@ def test_a_minute_is_armed_and_each_run_once(start_process: StartProcess) -> Non
     assert second.arming.leads
     assert second.armed()[: len(ticks)] == ticks[-len(second.armed()) :][: len(ticks)]
     assert second.armed("slow") == [(hourly, due_ms)]
-
-
-def test_who_was_away_doubles_nothing(start_process: StartProcess) -> None:
-    """A process that led before, and does not know that another does, is refused when something has changed since."""
-    first = start_process("first", {"old": every(1.0), "kept": every(1.0)})
-    first.store.client.delete(PeriodicKeys(first.store.keys).lease)
-    start_process("second", {"kept": every(1.0)})
-    before = first.armed()
-    first.arming._latest = dict.fromkeys(first.arming._latest, int(first.store.now_ms()))
-    with pytest.raises(Exception, match="superseded"):
-        first.arming._arm(int(first.store.now_ms()))
-    assert first.armed() == before
-    assert len(before) < 130  # of one entry, however long the second process took to start
 
 
 def test_an_entry_that_moves_to_another_queue(start_process: StartProcess) -> None:
@@ -424,38 +409,6 @@ def test_a_row_with_another_name_repeats_no_run(start_with: StartWith) -> None:
     [(_, due_ms)] = process.armed()
     assert due_ms > process.store.now_ms()
     assert [*process.store.part(PeriodicStore).records()] == ["new"]
-
-
-@pytest.mark.parametrize("reading", [2, 0])
-def test_a_run_that_begins_while_its_row_goes_off_is_told(start_with: StartWith, reading: int) -> None:
-    """Its source gets each run, also those that begin while it is read in the look that disarms the row, or then."""
-    row = Entry("e", "t", schedule(600.0), row=1)
-    process = start_with(row)
-    arming, store, load, told = process.arming, process.store, process.arming._load, Mock()
-    begun: list[int] = []
-
-    def begin_runs(number: int) -> None:
-        begun.extend(int(store.now_ms()) + 1 + at for at in range(number))
-        runs = " ".join(f"{at_ms} begun" for at_ms in begun)
-        store.client.hset(PeriodicKeys(store.keys).notes("celery"), "e", f"{row.digest} 0 {runs}")
-        until(lambda: store.now_ms() > begun[-1], what="they have begun")
-
-    def read() -> Entries:
-        if reading and not begun:
-            begin_runs(reading)
-        return checked(process.app, {"e": replace(row, is_on=False)})
-
-    def load_later(*args: Any) -> None:
-        if not begun:
-            begin_runs(1)
-        load(*args)
-
-    arming._source = Mock(changes=True, read=read, note=told)
-    arming._load = load_later
-    process.step()
-    arming._noted_until = 0.0
-    process.step()
-    assert {*begun} == {at_ms for call in told.call_args_list for at_ms in call.args[0].get(1, ())}
 
 
 def test_many_entries_are_armed_in_several_steps(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,17 +119,6 @@ def test_a_rejected_task_is_waited_for(works: Works, delayed: DelayedTasks) -> N
     assert [ran.state for ran in delayed.ran] == ["REJECTED", "REJECTED", "SUCCESS"] * 2
 
 
-def test_delay_chains_go_on(works: Works, delayed: DelayedTasks) -> None:
-    """A task with a delay chain waits as its schedule says, also in a worker on another transport."""
-    works.chain.apply_async()
-    delayed.run_due()
-    assert delayed.has("works.chain", in_="5m")
-    delayed.advance("5m")
-    assert delayed.has("works.chain", in_="10m")
-    delayed.advance("10m", propagate=False)
-    assert works.done == [("chain", True)] * 3
-
-
 def test_a_queue_that_nobody_consumes_is_an_error(
     works: Works, delayed: DelayedTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ from itertools import islice
 from math import inf, nan
 from threading import Thread
 from typing import Any
-from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -170,31 +169,6 @@ def test_an_id_that_is_given_twice_has_one_word(proj: Proj) -> None:
         outcomes = act(proj.app, [task.id, *unknown, task.id])
         assert outcomes == {task.id: word, **dict.fromkeys(unknown, "not_delayed")}
     assert cancel(proj.app, []) == {}
-
-
-@pytest.mark.both_layouts
-def test_duplicates_that_another_reschedules_meanwhile_are_changed_once(proj: Proj) -> None:
-    """When another call changes two tasks of one id between the reading and the writing, they are read again, once."""
-    for number in range(2):
-        proj.send("record", number, countdown=300, task_id="duplicate")
-    real, calls = Lookup.reschedule, 0
-
-    def overtaken(store: Lookup, queue: str, changes: Any) -> list[str]:
-        nonlocal calls
-        calls += 1
-        assert calls < 10, "it goes on and on"
-        if calls == 1:
-            with patch.object(Lookup, "reschedule", real):
-                assert reschedule(proj.app, "duplicate", countdown=400) == "rescheduled"
-        return real(store, queue, changes)
-
-    # No other process can be made to come exactly here.
-    with patch.object(Lookup, "reschedule", overtaken):
-        assert reschedule(proj.app, "duplicate", countdown=500) == "rescheduled"
-    assert calls == 2
-    remaining = [task.due - datetime.now(UTC) for task in select(proj.app, queues="celery")]
-    assert all(timedelta(seconds=450) < each < timedelta(seconds=550) for each in remaining)
-    assert len(remaining) == 2
 
 
 @pytest.mark.both_layouts

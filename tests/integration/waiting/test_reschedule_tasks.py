@@ -74,22 +74,6 @@ def test_tasks_run_at_their_new_time(make_proj: MakeProj, transfer: Transfer) ->
     assert proj.delayed() == 0
 
 
-def test_an_adopted_message_is_moved_and_not_adopted_again(make_proj: MakeProj) -> None:
-    """Tasks that a stock publisher sent, which a worker put into the store, run when told, once."""
-    proj, stock = make_proj(), make_proj(broker_transport="")
-    proj.worker(concurrency=1)
-    tasks = [stock.send("record", value, countdown=300) for value in ("now", "soon", "never")]
-    until(lambda: proj.delayed() == 3, what="adopted")
-    assert run_now(proj.app, tasks[0].id) == "transferred"
-    assert reschedule(proj.app, tasks[1].id, countdown=3) == "rescheduled"
-    assert cancel(proj.app, tasks[2].id) == "cancelled"
-    for value in ("now", "soon"):
-        _run(proj, value)
-    stays(lambda: (len(proj.runs()), proj.delayed()) == (2, 0), 1, "each once")
-    until(lambda: proj.server.client().hlen("unacked") == 0)
-    assert tasks[2].state == "REVOKED"
-
-
 @pytest.mark.parametrize("protocol", [1, 2])
 def test_what_runs_now_has_no_eta(make_proj: MakeProj, protocol: int) -> None:
     """No clock of a worker that is behind can hold it, whether it was found by its id or selected."""

@@ -203,21 +203,3 @@ def test_a_store_that_fails_costs_no_worker(proj: Proj) -> None:
     assert (proj.delayed(), waiting.state) == (0, "REVOKED")
     assert proj.send("record", "alive").get(timeout=30) == "alive"
     assert "Traceback" not in worker.log
-
-
-def test_a_stock_worker_revokes_as_ever(make_proj: MakeProj) -> None:
-    """On kombu's own transport, tasks stay in the worker's memory, and a revoke discards them when they are due."""
-    proj = make_proj(broker_transport="")
-    worker = proj.worker("-E", concurrency=1)
-    proj.await_answers()
-    task = proj.send("record", "x", countdown=20)  # not due before the revoke
-    until(lambda: f"{task.id}] received" in worker.log)
-    inspect = proj.app.control.inspect(destination=[worker.node], timeout=30)
-    [told] = inspect.scheduled()[worker.node]
-    assert told["request"]["hostname"] == worker.node
-    [reply] = _revoke(proj, task)
-    assert reply["ok"].endswith("flagged as revoked")
-    until(lambda: f"Discarding revoked task: proj.record[{task.id}]" in worker.log)
-    until(lambda: task.state == "REVOKED")  # stored after the line is logged
-    assert proj.runs() == []
-    assert "Traceback" not in worker.log

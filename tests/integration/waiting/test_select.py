@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
 
-from celery_ext import browse, cancel, count, get, reschedule, run_now, select
+from celery_ext import browse, cancel, count, reschedule, run_now, select
 from kombu_delayq.errors import AnswerLost
 from kombu_delayq.store.lookup import Lookup
 from tests.support.commands.shell import Audit
@@ -134,48 +133,6 @@ def test_a_wrong_condition_is_named_at_once(proj: Proj) -> None:
             select(proj.app, **conditions)
 
 
-MANY = 5000
-
-
-def test_bounds(proj: Proj) -> None:
-    """Tasks come in the order of their due times, from one moment on and before another."""
-    app = proj.app
-    fill(proj, "q", ((f"task {n}", _at(n)) for n in range(MANY)))
-    fill(proj, "other", ((f"other {n}", _at(n)) for n in range(3)))
-    told = list(select(app, queues="q"))
-    assert [task.id for task in told] == [f"task {n}" for n in range(MANY)]
-    assert [task.due for task in told] == [_at(n) for n in range(MANY)]
-    assert all((task.queue, task.name, task.args) == ("q", "proj.record", []) for task in told)
-    assert [task.priority for task in told] == [n % 10 for n in range(MANY)]
-
-    bounds: list[tuple[dict[str, Any], range]] = [
-        ({"due_from": _at(10)}, range(10, MANY)),
-        ({"due_to": _at(10)}, range(10)),
-        ({"due_from": _at(1000), "due_to": _at(3000)}, range(1000, 3000)),
-        ({"due_from": _at(9.5), "due_to": _at(10.5)}, range(10, 11)),
-        ({"due_from": _at(MANY)}, range(0)),
-        ({"due_to": datetime.now(UTC)}, range(0)),
-        ({"due_from": datetime.min.replace(tzinfo=UTC), "due_to": datetime.max.replace(tzinfo=UTC)}, range(MANY)),
-    ]
-    for given, expected in bounds:
-        selected = select(app, queues="q", **given)
-        assert [task.id for task in selected] == [f"task {n}" for n in expected]
-        assert selected.count() == len(expected)
-
-    assert [task.id for task in islice(select(app), 3)] == ["other 0", "task 0", "other 1"]
-    assert select(app).count() == MANY + 3
-    assert select(app, due_to=_at(2)).count() == 4
-    for limit in (0, 1, 501, MANY + 1):
-        assert [task.id for task in browse(app, "q", limit=limit)] == [f"task {n}" for n in range(min(limit, MANY))]
-    between: dict[str, Any] = {"due_after": _at(300), "due_before": _at(310)}
-    assert [task.id for task in browse(app, "q", **between, limit=2)] == ["task 300", "task 301"]
-    assert (count(app), count(app, "q", **between)) == (MANY + 3, 10)
-    empty: dict[str, Any] = {"due_after": _at(20), "due_before": _at(20)}
-    assert (list(browse(app, **empty)), count(app, **empty)) == ([], 0)
-    nobodys = select(app, queues="nobody's")
-    assert (nobodys.count(), list(nobodys)) == (0, [])
-
-
 def test_a_queue_that_cannot_be_read(proj: Proj, caplog: pytest.LogCaptureFixture) -> None:
     """To count or to browse it is an error, as nobody would notice a log line; an iteration goes on without it."""
     fill(proj, "q", [("a", _at(1))])
@@ -203,17 +160,3 @@ def test_times_without_a_zone_are_in_utc(make_proj: MakeProj) -> None:
     assert select(proj.app, due_from=without_zone).count() == 1
     assert select(proj.app, due_to=without_zone).count() == 0
     assert select(proj.app, due_to=without_zone + timedelta(seconds=1)).count() == 1
-
-
-def test_get_tells_the_next_of_an_id(proj: Proj) -> None:
-    """Of several tasks with one id, in several queues, it returns the one that is due first; of an unknown id, None."""
-    for number, queue in enumerate(("q", "q", "other")):
-        proj.send("record", number, eta=BASE + timedelta(hours=-number), task_id="same", queue=queue)
-    found = get(proj.app, "same")
-    assert found is not None
-    assert (found.id, found.queue, found.args, found.due) == ("same", "other", [2], BASE - timedelta(hours=2))
-    assert found.eta == found.due.isoformat()
-    assert get(proj.app, "unknown") is None
-    assert get(proj.app, "") is None
-    assert cancel(proj.app, "same") == "cancelled"
-    assert get(proj.app, "same") is None

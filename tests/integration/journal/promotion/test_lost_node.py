@@ -10,11 +10,10 @@ from kombu import Connection
 
 from celery_ext.connection import TRANSPORT, open_store
 from celery_ext.journal import JournaledStore
-from celery_ext.journal.keys import JournalKeys
 from celery_ext.journal.worker import JournalWorker
 from kombu_delayq.channel import DelayedChannel
 from tests.support.conditions import until
-from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis
+from tests.support.journal.stores import DAY_MS, addition, in_redis
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.servers.cluster_node import Node
 
@@ -82,18 +81,3 @@ def test_a_primary_that_comes_back_empty(
     [loss] = store.journal.epochs()
     assert loss.watermarks.of(other) == float("inf")
     assert Counter(in_redis(store, "a")) == Counter(in_redis(store, other)) == Counter(IDS)
-
-
-def test_a_failover_is_no_loss(patient_cluster: PrivateCluster, store: JournaledStore) -> None:
-    """A replica that becomes the primary has the markers: the promoter goes on in its leadership and epoch."""
-    fill(store, "a")
-    promoter = Promoter(store).heartbeat()
-    assert promoter.promote()["promoted"] == 50
-    promoter.heartbeat()
-    patient_cluster.await_in_sync()
-    for node in {patient_cluster.node_of(key) for key in ("a", JournalKeys(store.keys).journal())}:
-        patient_cluster.failover(node)
-    promoter.heartbeat()
-    Promoter(store).heartbeat()
-    assert store.journal.epochs() == []
-    assert Counter(in_redis(store, "a")) == Counter(IDS)

@@ -233,26 +233,6 @@ def test_tokens_are_made_listed_and_removed(redis_server: PrivateRedis, tmp_path
     assert [entry["name"] for entry in json.loads(path.read_text())["tokens"]] == ["billing"]
 
 
-@pytest.mark.parametrize(
-    ("args", "reason", "code"),
-    [
-        (["x", "--action", "enqueue"], "to enqueue a task is to run code", 2),
-        (["x", "--action", "fly"], "fly", 2),
-        (["x"], "--action", 2),
-        (["a b", "--action", "read"], "'a b' is not 1 to 64 letters", 1),
-        (["x", "--action", "read", "--rate", "much"], "much", 1),
-    ],
-    ids=str,
-)
-def test_a_token_that_makes_no_sense_is_not_made(
-    redis_server: PrivateRedis, tmp_path: Path, args: list[str], reason: str, code: int
-) -> None:
-    """The error says what is wrong, and there is no file."""
-    path = tmp_path / "tokens.json"
-    assert reason in run(redis_server, "tokens", "add", *args, "--file", str(path), code=code).stderr
-    assert not path.exists()
-
-
 @pytest.mark.skipif(shutil.which("nginx") is None, reason="there is no nginx on the PATH")
 def test_the_nginx_of_the_page_passes_paths_as_they_are(redis_server: PrivateRedis, tmp_path: Path) -> None:
     """Behind the block of the page an id with a slash names its own task, and none that a shorter path would name."""
