@@ -1,4 +1,4 @@
--- Fences consumers off whose lease has ended: from now on they cannot renew it, and take nothing.
+-- Fences consumers off whose lease has ended: from now on they cannot renew it, and fetch nothing.
 -- KEYS consumers  ZSET  consumer -> end of its lease, ms since the epoch; 0 once it is fenced off
 -- ARGV names...  of the consumers
 -- Returns {name, name, ...} of those that are fenced off, now or before

@@ -40,7 +40,7 @@ _Channel: Any = virtual.Channel if TYPE_CHECKING else object
 class ConsumingChannel(_Channel):
     """A mixin, to the left of one of kombu's Redis channels.
 
-    It takes messages for consumers, adopts those that come too early, and keeps the threads of a consumer running.
+    It fetches messages for consumers, adopts those that come too early, and keeps the threads of a consumer running.
     """
 
     Message = FetchedMessage
@@ -61,7 +61,7 @@ class ConsumingChannel(_Channel):
 
     @property
     def fetches(self) -> bool:
-        """Whether messages are taken by our script, and not by kombu."""
+        """Whether messages are fetched by our script, and not by kombu."""
         return self.connection is not None and self.connection.fetches
 
     @property

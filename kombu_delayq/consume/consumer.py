@@ -4,8 +4,6 @@ import os
 import socket
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
-from math import inf
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,6 +13,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.consume.acks import drained
+from kombu_delayq.consume.lost import LostRequests
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.counts import QueueWaits
 from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Outcome, Request
@@ -24,12 +23,8 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: For so many heartbeats it is known when a message was taken: for five hours, with leases of a minute.
+#: For so many heartbeats it is known when a message was fetched: for five hours, with leases of a minute.
 BEATS_KEPT = 1200
-#: For how long after the loss of a connection Redis may still run what was sent over it, in s.
-UNSURE_S = 30.0
-#: For how long after the connections of waits were closed messages may still land, in s.
-IN_FLIGHT_S = 2.0
 
 
 class _Lease:
@@ -65,7 +60,8 @@ class Consumer:
 
     Attributes:
         held: Delivery tags of the messages in hand, with the names of their queues.
-        waits: How long messages waited in their queues before it took them.
+        waits: How long messages waited in their queues before it fetched them.
+        lost: Requests whose replies were lost.
         subscribed: Its names for which it has a subscription that ends with its process (see ``Presence``).
     """
 
@@ -73,9 +69,7 @@ class Consumer:
         self.held: dict[str, str] = {}
         self.waits = QueueWaits()
         self.subscribed: Collection[str] = ()
-        self._unanswered: list[tuple[Request, float]] = []
-        self._unsettled: dict[str, float] = {}
-        self._left: list[Callable[[DelayStore], object]] = []
+        self.lost = LostRequests()
         self._next = 1
         self._queues = queues
         self._outcomes: deque[tuple[str, Outcome]] = deque()
@@ -123,9 +117,7 @@ class Consumer:
         """
         if not self.is_own:
             self.held.clear()
-            self._unanswered.clear()
-            self._unsettled.clear()
-            self._left.clear()
+            self.lost = LostRequests()
             self._begin()
         with self._lock:
             queues = defaultdict[str, list[str]](list)
@@ -142,12 +134,12 @@ class Consumer:
         return request._replace(consumer=self.name_in(group), first=self.numbers(request.most))
 
     def fetch(self, store: "DelayStore", group: str, request: Request) -> list[Fetched]:
-        """Takes messages in its name; one round trip, or three if its lease has ended.
+        """Fetches messages in its name; one round trip, or three if its lease has ended.
 
         Args:
             store: The store to use.
             group: Their slot group.
-            request: What to take; without a name and a number.
+            request: What to fetch; without a name and a number.
         """
         try:
             return self._fetch(store, self.named(request, group))
@@ -177,64 +169,13 @@ class Consumer:
     def leave(self, store: "DelayStore") -> None:
         """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues.
 
-        That goes also for what Redis took by a request whose reply was lost, and for what a failover has brought back.
-        What it has brought back to in-flight lists goes to the queues at once. Call again while ``has_lease``.
+        That goes also for what Redis fetched for a request whose reply was lost, and for what a failover brought back.
+        What that brought back to in-flight lists goes to the queues at once. Call again while ``has_lease``.
         """
         with self._lock:
             if self.is_own:
                 for group in [*self._leases]:
                     self._leave(store, group)
-
-    def lose(self, request: Request) -> None:
-        """Notes a request whose reply was lost. Redis may have run it, or may run it soon."""
-        self._unanswered.append((request, monotonic()))
-
-    def answered(self, request: Request) -> None:
-        """Notes that the reply to a request that ``lose`` has noted has come: the next ``recover`` is its last."""
-        for lost in [lost for lost in self._unanswered if lost[0] is request]:
-            self._unanswered.append((request, -inf))
-            with suppress(ValueError):  # the thread of the heartbeat has done it
-                self._unanswered.remove(lost)
-
-    def leave_unsettled(self, group: str, settle: "Callable[[DelayStore], object]") -> None:
-        """Notes that a fetcher could not end well: messages of its group may have landed, or may yet.
-
-        Args:
-            group: The slot group.
-            settle: Does what else the fetcher has left to do, with a store; the thread of the heartbeat calls it.
-        """
-        self._unsettled[group] = monotonic()
-        self._left.append(settle)
-
-    def recover(self, store: "DelayStore", group: str | None = None) -> None:
-        """Puts back what Redis took from queues by requests whose replies were lost; a round trip for each.
-
-        Args:
-            store: The store to use.
-            group: By default all, and then what fetchers have left. An error in one is raised only after the others.
-        """
-        failed: Exception | None = None
-        for settle in list(self._left) if group is None else ():
-            try:
-                settle(store)
-            except (RedisError, OSError) as error:
-                failed = failed or error
-            else:
-                self._left.remove(settle)
-        for request, lost_at in list(self._unanswered):
-            if group not in (None, store.keys.slot_group(request.queues[0])):
-                continue
-            is_over = monotonic() - lost_at > UNSURE_S
-            try:
-                store.fetching.recover(request)
-            except (RedisError, OSError) as error:
-                failed = failed or error
-                continue
-            if is_over:
-                with suppress(ValueError):  # another thread has done it
-                    self._unanswered.remove((request, lost_at))
-        if failed is not None:
-            raise failed
 
     def _fetch(self, store: "DelayStore", request: Request) -> list[Fetched]:
         try:
@@ -242,7 +183,7 @@ class Consumer:
         except (ResponseError, LeaseEnded):
             raise
         except BaseException:
-            self.lose(request)
+            self.lost.add(request)
             raise
 
     def _begin(self) -> None:
@@ -345,11 +286,10 @@ class Consumer:
 
     def _leave(self, store: "DelayStore", group: str) -> None:
         lease = self._leases[group]
-        is_awaited = any(store.keys.slot_group(request.queues[0]) == group for request, _ in list(self._unanswered))
-        if not is_awaited and not self._tags_in(store, group):
-            is_settled = monotonic() - self._unsettled.get(group, -inf) > IN_FLIGHT_S
+        if not self.lost.has_any(store, group) and not self._tags_in(store, group):
+            are_settled = self.lost.are_settled(group)
             store.fetching.return_in_flight(lease.name, sorted(lease.queues))
-            if not is_settled:
+            if not are_settled:
                 return
             if not store.consumers.tags_of({lease.name}, group):
                 store.consumers.leave(lease.name, group)

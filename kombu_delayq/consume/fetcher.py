@@ -307,7 +307,7 @@ class Fetcher:
         """Closes all connections. If that is ``for_good``, the heartbeat does what is left to do."""
         if for_good:
             self._is_closed = True
-            self._consumer.leave_unsettled(self._group, self._settle)
+            self._consumer.lost.leave(self._group, self._settle)
         self._waits.close()
         self._requests.connection.close()
         self._lost()

@@ -14,15 +14,15 @@ from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.presence import Presence
 from kombu_delayq.redis.errors import is_wrong_type
+from kombu_delayq.store.consumers import BEAT_FRACTION
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
 
-#: The lease of a consumer, and the times of what it holds, are renewed after this share of the time for which they
-#: count; and so often at most, in s.
-BEAT_SHARE, BEATS_APART_S = 1 / 4, 0.1
+#: How often a consumer renews its lease, and the times of what it holds, at most, in s.
+BEATS_APART_S = 0.1
 #: How often the thread looks whether a fetcher needs help, in s.
 LOOK_S = 0.5
 
@@ -53,7 +53,7 @@ class Heartbeat:
         self._store = store
         self._presence = Presence(store)
         self._fetchers = fetchers
-        self._pause_s = max(min(store.options.consumer_ttl, visibility_timeout_s) * BEAT_SHARE, BEATS_APART_S)
+        self._pause_s = max(min(store.options.consumer_ttl, visibility_timeout_s) * BEAT_FRACTION, BEATS_APART_S)
         self._said = ""  # which key has the wrong type, once
         self._stopping, self._has_left = Event(), Event()
         self._thread = Thread(target=self._run, name="delayq-heartbeat", daemon=True)
@@ -89,7 +89,7 @@ class Heartbeat:
             if self._subscribe() or monotonic() >= beat_at:
                 beat_at = monotonic() + self._pause_s
                 self._report()
-                if not (self._does(self._consumer.renew) and self._does(self._consumer.recover)):
+                if not (self._does(self._consumer.renew) and self._does(self._consumer.lost.recover)):
                     beat_at = monotonic()
         if self._stopping.is_set():
             self._leave()
@@ -107,7 +107,7 @@ class Heartbeat:
         while self._consumer.has_lease and monotonic() < ends_at:
             sleep(LOOK_S)
             self._subscribe()
-            self._does(self._consumer.recover)
+            self._does(self._consumer.lost.recover)
             self._does(self._consumer.leave)
 
     def _report(self) -> None:

@@ -1,4 +1,4 @@
-"""The messages that a channel holds, when a script takes them: they are noted as unacked before they are delivered."""
+"""The messages that a channel holds, when a script fetches them: they are noted as unacked before delivery."""
 
 from typing import TYPE_CHECKING, Any
 

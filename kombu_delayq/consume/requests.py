@@ -84,7 +84,7 @@ class Requests:
                 self._by_text = isinstance(reply, NoScriptError)
                 on_reply(request, reply)
                 return
-            self._consumer.answered(request)
+            self._consumer.lost.answered(request)
             self.are_unsure = True
             if not isinstance(reply, Exception):
                 on_reply(request, None)
@@ -117,19 +117,19 @@ class Requests:
         """Gives up the replies that a lost connection would have brought."""
         request = self.current
         if request is not None and self._claim(request) and request.most:
-            self._consumer.lose(request)
+            self._consumer.lost.add(request)
             self.are_unsure = True
         self.acks.repeat()
 
     def give_up(self, store: "DelayStore", request: Request) -> None:
         """Puts back what a request on its way brings, because the thread that would read its reply is busy."""
         if self._claim(request):
-            self._consumer.lose(request)
-            self._consumer.recover(store, self._group)
+            self._consumer.lost.add(request)
+            self._consumer.lost.recover(store, self._group)
 
     def recover(self, store: "DelayStore") -> None:
         """Puts back what Redis has fetched for requests whose replies do not come."""
-        self._consumer.recover(store, self._group)
+        self._consumer.lost.recover(store, self._group)
         self.are_unsure = False
 
     def _claim(self, request: Request) -> bool:

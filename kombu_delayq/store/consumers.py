@@ -22,6 +22,9 @@ from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import HTTP, PAGE, ConsumerLease, Held, LeaseHeartbeat
 from kombu_delayq.text import as_bytes, as_text
 
+#: A consumer renews its lease after this fraction of ``consumer_ttl``.
+BEAT_FRACTION = 1 / 4
+
 #: Names of consumers, with the ends of their leases, ms since the epoch.
 _Rows = Sequence[tuple[bytes | str, float]]
 
@@ -260,7 +263,7 @@ class Consumers(StorePart):
         self._client.ask("ZADD", self._keys.consumers(queue), "XX", "LT", *rows)
 
     def fence(self, consumers: Sequence[str], queue: str) -> list[str]:
-        """Keeps consumers whose lease has ended from renewing it and from taking messages, for good.
+        """Keeps consumers whose lease has ended from renewing it and from fetching messages, for good.
 
         Args:
             consumers: Their names.
@@ -281,7 +284,7 @@ class Consumers(StorePart):
             queue: Name of any queue of the slot group.
 
         Returns:
-            The tags of each consumer that holds any, those first that it took first.
+            The tags of each consumer that holds any, those first that it fetched first.
         """
         pattern = f"{glob_escaped(*consumers)}.*" if len(consumers) == 1 else "*"
         found: dict[str, list[str]] = {}

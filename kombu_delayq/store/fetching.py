@@ -1,4 +1,4 @@
-"""The store's operations on messages in the hands of consumers: taken, acknowledged, put back."""
+"""The store's operations on messages in the hands of consumers: fetched, acknowledged, put back."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ def requeue(
 
 
 class Fetching(StorePart):
-    """Takes messages from queues, and removes or puts back those that are held."""
+    """Fetches messages from queues, and removes or puts back those that are held."""
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client, registry)
@@ -63,10 +63,10 @@ class Fetching(StorePart):
         self._held = lru_cache(MOST_QUEUES)(self._keys_of_held)
 
     def fetch(self, request: Request) -> list[Fetched]:
-        """Takes messages; one round trip.
+        """Fetches messages; one round trip.
 
         Raises:
-            LeaseEnded: Nothing was taken.
+            LeaseEnded: Nothing was fetched.
         """
         return self.fetched(request, self._client.run(self._fetch_call(request)))
 
@@ -74,7 +74,7 @@ class Fetching(StorePart):
         """Returns the command of ``fetch``, for a caller that reads its reply later.
 
         Args:
-            request: What to take.
+            request: What to fetch.
             by_text: Whether the command carries the script, because Redis has not known it.
         """
         return self._client.command(self._fetch_call(request), by_text=by_text)
@@ -83,7 +83,7 @@ class Fetching(StorePart):
         """Returns what a reply to ``fetch_command`` says.
 
         Raises:
-            LeaseEnded: Nothing was taken.
+            LeaseEnded: Nothing was fetched.
         """
         if isinstance(reply, bytes | str):
             raise LeaseEnded(request.consumer)
@@ -129,18 +129,18 @@ class Fetching(StorePart):
         place: Literal["next", "last"],
         *,
         redelivers: bool = False,
-        taken_from: str | None = None,
+        fetched_from: str | None = None,
     ) -> list[str]:
         """Puts messages that are held back into their queues; a round trip for each 200.
 
-        In a cluster, a message goes to another queue than the one it was taken from in two steps: if the caller is cut
-        off in between, it is in both.
+        In a cluster, a message goes to another queue than the one it was fetched from in two steps: if the caller
+        is cut off in between, it is in both.
 
         Args:
             messages: The messages. The last of them is consumed first, if they go to the next place.
             place: ``next`` to be consumed next, ``last`` to be consumed after all others.
             redelivers: Whether they count as redelivered: they were delivered before, and are going to be again.
-            taken_from: Name of the queue from which all of them were taken; by default each from its own.
+            fetched_from: Name of the queue from which all of them were fetched; by default each from its own.
 
         Returns:
             The tags that were held no more; these messages stay where they are.
@@ -148,7 +148,7 @@ class Fetching(StorePart):
         missing: list[str] = []
         group = self._keys.slot_group
         for (held_in, to), rows in groupby(
-            messages, lambda row: (group(row.queue if taken_from is None else taken_from), group(row.queue))
+            messages, lambda row: (group(row.queue if fetched_from is None else fetched_from), group(row.queue))
         ):
             for page in pages(rows, PAGE, PAGE_BYTES, lambda row: len(row.body)):
                 if held_in == to:
@@ -173,7 +173,7 @@ class Fetching(StorePart):
         return [0 if queue in paused else count for queue, count in zip(queues, self.ready(queues), strict=True)]
 
     def pause(self, queue: str) -> bool:
-        """Lets our consumers take nothing more from a queue, until ``resume``; two round trips, in a cluster three.
+        """Lets our consumers fetch nothing more from a queue, until ``resume``; two round trips, in a cluster three.
 
         What they have in hand goes on, and what comes due still goes to the queue.
 
@@ -185,7 +185,7 @@ class Fetching(StorePart):
         return bool([self._client.ask("HSETNX", key, json.dumps(queue), now_ms) for key in keys][-1])
 
     def resume(self, queue: str) -> bool:
-        """Lets consumers take from a paused queue again. Returns whether it was paused."""
+        """Lets consumers fetch from a paused queue again. Returns whether it was paused."""
         keys = dict.fromkeys((self._keys.paused(queue), self._keys.paused()))
         return bool(sum(self._client.ask("HDEL", key, json.dumps(queue)) for key in keys))
 
@@ -205,7 +205,7 @@ class Fetching(StorePart):
         return [tag for tag, score in zip(tags, scores, strict=True) if score is not None]
 
     def recover(self, request: Request) -> list[str]:
-        """Puts back what Redis has taken by a request whose reply was lost.
+        """Puts back what Redis has fetched for a request whose reply was lost.
 
         Args:
             request: The request. None of its messages is known to its sender.
@@ -272,23 +272,23 @@ class Fetching(StorePart):
         held = self._held(messages[0].queue)
         return self._client.run(requeue(held=held, ready=lists, place=place, rows=rows))
 
-    def _move(self, messages: Sequence[Requeued], place: str, taken_from: str) -> list[str]:
+    def _move(self, messages: Sequence[Requeued], place: str, fetched_from: str) -> list[str]:
         """Puts messages into queues whose keys are elsewhere: first a copy is there, and then the original goes."""
         tags = [message.tag for message in messages]
-        held = set(self.held(tags, taken_from))
+        held = set(self.held(tags, fetched_from))
         push = "RPUSH" if place == "next" else "LPUSH"
         for message in messages:
             if message.tag in held:
                 ready = self._lists(message.queue)[self._client.list_of_priority[message.priority]]
                 self._client.ask(push, ready, message.body)
-                self.ack([message.tag], taken_from)
+                self.ack([message.tag], fetched_from)
         return [tag for tag in tags if tag not in held]
 
     def _group_of(self, request: Request) -> str:
         """Returns the slot group of a request's queues, and checks that they have one in common."""
         groups = set(map(self._keys.slot_group, (*(at.queue for at in request.in_flight), *request.queues)))
         if len(groups) > 1:
-            raise ValueError(f"in Redis Cluster, one request cannot take from {len(groups)} queues")
+            raise ValueError(f"in Redis Cluster, one request cannot fetch from {len(groups)} queues")
         return groups.pop()
 
     def _fetched(self, request: Request, number: int, queue: str, body: bytes) -> Fetched:

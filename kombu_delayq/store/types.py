@@ -363,12 +363,12 @@ class InFlight(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a consumer wants to take.
+    """What a consumer wants to fetch.
 
     Attributes:
         consumer: Name of the consumer.
         first: Number in the tag of the first message. The caller has not used it, nor the ``most`` numbers from there.
-        most: The most messages to take; 0 only puts back what is in in-flight lists.
+        most: The most messages to fetch; 0 only puts back what is in in-flight lists.
         queues: Names of the queues, in the order in which they are served; in a cluster only one.
         in_turns: Whether queues are served in turns, a message of each; otherwise each is emptied before the next.
         unnoted: Those of the queues whose consumers do not acknowledge.
@@ -385,7 +385,7 @@ class Request(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """A message that a consumer has taken.
+    """A message that a consumer has fetched.
 
     Attributes:
         tag: Delivery tag under which it is noted as unacked; empty where its consumer does not acknowledge.

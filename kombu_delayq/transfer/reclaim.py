@@ -18,17 +18,10 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import Ended
 from kombu_delayq.store.types import PAGE, ConsumerLease, Requeued
 from kombu_delayq.text import as_bytes, readable
-from kombu_delayq.transfer.gone import GoneConsumers
+from kombu_delayq.transfer.dead import LOOK_FRACTION, EndedLeases, GoneConsumers
 
 logger = get_logger(__name__)
 
-#: Shares of ``consumer_ttl``. A worker looks at the leases so often. If it could not look for ``GAP_SHARE``, Redis or
-#: the machine was away, and living consumers could not renew their leases either: they get ``GRACE_SHARE`` to do so,
-#: which is more than the quarter after which a consumer renews its lease.
-LOOK_SHARE, GAP_SHARE, GRACE_SHARE = 1 / 8, 1 / 2, 3 / 8
-#: A worker that does not lead steps in for consumers whose lease it has known to be ended for so long: then the leader
-#: lacks the rights.
-STEP_IN_SHARE = 1 / 2
 #: For about so long at a time, in s, the worker gives messages back. Then it delivers until its next look at Redis.
 SLICE_S = 0.1
 
@@ -63,25 +56,16 @@ class _OfGroup:
 
     Args:
         group: Its name, see ``Keys.slot_group``.
+
+    Attributes:
+        ended: The consumers whose lease has ended.
     """
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self._looked_ms = -inf  # by Redis's clock, which goes on while this process or Redis stands still
-        self._patient_until_ms = inf
-        self._ended_ms: dict[str, float] = {}  # when this worker first saw that a lease had ended, by Redis's clock
+        self.ended = EndedLeases()
         self._returned: dict[str, _Returned] = {}
         self._errors: dict[str, str] = {}
-
-    def late(
-        self, store: DelayStore, now_ms: float, ended: Sequence[ConsumerLease], *, leads: bool
-    ) -> list[ConsumerLease]:
-        """Returns those of the consumers with an ended lease whose messages this worker has to give back now."""
-        self._ended_ms = {lease.name: min(self._ended_ms.get(lease.name, now_ms), now_ms) for lease in ended}
-        if not self._is_sure(store, now_ms):
-            return []
-        latest_ms = inf if leads else now_ms - 1000 * store.options.consumer_ttl * STEP_IN_SHARE
-        return [lease for lease in ended if self._ended_ms[lease.name] < latest_ms]
 
     def note(self, error: Exception) -> None:
         """Logs an error, unless it is the same as before. On one server raises one that is no refusal."""
@@ -94,15 +78,6 @@ class _OfGroup:
         """Logs, once, that Redis does not say which processes have ended."""
         if self._is_news("gone", error):
             logger.warning("what killed consumers held goes back only when their leases end: %s", readable(error))
-
-    def _is_sure(self, store: DelayStore, now_ms: float) -> bool:
-        """Whether living consumers had the time to renew their leases."""
-        options = store.options
-        longest_ms = 1000 * max(options.consumer_ttl * GAP_SHARE, 3 * options.poll_interval)
-        gap_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
-        if not 0 <= gap_ms <= longest_ms:  # or the clock was set back
-            self._patient_until_ms = now_ms + 1000 * options.consumer_ttl * GRACE_SHARE
-        return now_ms >= self._patient_until_ms
 
     def reclaim(self, store: DelayStore, ended: Sequence[ConsumerLease], reports: _Reports) -> bool:
         """Gives back what consumers held, for about ``SLICE_S``, and adds what of those that are gone to ``reports``.
@@ -155,7 +130,7 @@ class _OfGroup:
     def _put_back(
         self, store: DelayStore, lease: ConsumerLease, tags: Sequence[str], first: str, errors: list[ResponseError]
     ) -> None:
-        """Puts a page of messages back, those last that the consumer took first, so that these are consumed next.
+        """Puts a page of messages back, those last that the consumer fetched first, so that these are consumed next.
 
         Of the messages at their delivery limit only the ``first`` of the consumer is buried. All others have come as
         often into the hands of consumers that died, because they were prefetched behind the one that killed these.
@@ -181,7 +156,7 @@ class _OfGroup:
         if letters:
             store.queues.note_dead_letters(options.dead_letter_queue, len(letters))
         with _collected(errors):
-            missing = store.fetching.requeue(letters, "last", taken_from=self._group)
+            missing = store.fetching.requeue(letters, "last", fetched_from=self._group)
             returned.buried += len(letters) - len(missing)
 
     def _is_news(self, consumer: str, error: Exception) -> bool:
@@ -223,7 +198,7 @@ class Reclaiming:
             self._gone.forget()
         if monotonic() < self._next_look:
             return
-        self._next_look = monotonic() + store.options.consumer_ttl * LOOK_SHARE
+        self._next_look = monotonic() + store.options.consumer_ttl * LOOK_FRACTION
         try:
             found = store.consumers.ended()
         except ResponseError as error:
@@ -266,7 +241,7 @@ class Reclaiming:
         self._judged.intersection_update(lease.name for leases in found.leases.values() for lease in leases)
         dead = {}
         for group, leases in found.leases.items():
-            late = self._of(group).late(store, found.now_ms, leases, leads=leads)
+            late = self._of(group).ended.late(store.options, found.now_ms, leases, leads=leads)
             late += [lease for lease in leases if lease.name in self._judged and lease not in late]
             if late:
                 dead[group] = late

@@ -15,7 +15,7 @@ import psutil
 from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.transfer.gone import READ_S
+from kombu_delayq.transfer.dead import READ_S
 from tests.bench.targets.app import BROKER, OURS
 from tests.bench.targets.report import Figure
 from tests.support.conditions import until

@@ -10,7 +10,7 @@ import pytest
 
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.text import as_text
-from kombu_delayq.transfer.gone import GRACE_S
+from kombu_delayq.transfer.dead import GRACE_S
 from tests.support.conditions import stays, until
 from tests.support.servers.cluster import PrivateCluster
 from tests.support.servers.proxies import Proxy

@@ -256,7 +256,7 @@ def test_a_request_for_queues_in_several_slots_is_refused(store: DelayStore) -> 
     lives(store, queues=("a", "b"))
     for queue in "ab":
         store.client.lpush(queue, "1")
-    with pytest.raises(ValueError, match="one request cannot take from 2 queues"):
+    with pytest.raises(ValueError, match="one request cannot fetch from 2 queues"):
         store.fetching.fetch(Request(ME, 1, 8, ("a", "b")))
     assert [store.client.llen(queue) for queue in "ab"] == [1, 1]
 

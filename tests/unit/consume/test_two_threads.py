@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from kombu_delayq.consume import consumer as consumers
+from kombu_delayq.consume import lost
 from kombu_delayq.consume.consumer import Consumer
+from kombu_delayq.consume.lost import LostRequests
 from kombu_delayq.consume.waits import WaitBudget, Waits
 from kombu_delayq.store.types import InFlight, Request
 from tests.support.conditions import DEADLINE_S
@@ -66,20 +67,20 @@ def test_lists_that_could_not_be_emptied_stay_noted(waits: Waits) -> None:
 
 def test_both_threads_may_put_back_what_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request whose reply was lost is forgotten once, by whichever thread is first."""
-    monkeypatch.setattr(consumers, "UNSURE_S", -1.0)
-    consumer, asked = Consumer(lambda: ["a"]), []
+    monkeypatch.setattr(lost, "UNSURE_S", -1.0)
+    requests, asked = LostRequests(), []
 
     def recover(request: Request) -> None:
         asked.append(request)
         if len(asked) == 1:
-            consumer.recover(store)
+            requests.recover(store)
 
     store: Any = SimpleNamespace(
         fetching=SimpleNamespace(recover=recover), keys=SimpleNamespace(slots=False, slot_group=str)
     )
-    consumer.lose(Request(ME, 1, 1, ["a"]))
-    consumer.recover(store)
-    consumer.recover(store)
+    requests.add(Request(ME, 1, 1, ["a"]))
+    requests.recover(store)
+    requests.recover(store)
     assert len(asked) == 2
 
 

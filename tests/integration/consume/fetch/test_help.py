@@ -8,7 +8,7 @@ import redis
 from kombu import Connection
 
 from kombu_delayq.cluster import QueueFetchers
-from kombu_delayq.consume import consumer, credit, deliveries, fetcher
+from kombu_delayq.consume import credit, deliveries, fetcher, lost
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.store.fetching import Fetching
 from tests.support.conditions import DEADLINE_S, until
@@ -36,7 +36,7 @@ def test_messages_taken_ahead_go_back(proj: Proj, sender: Connection, monkeypatc
     client = proj.server.client()
     monkeypatch.setattr(deliveries, "TURN_S", 600)
     monkeypatch.setattr(fetcher, "BUSY_S", 600)
-    monkeypatch.setattr(consumer, "UNSURE_S", 600)
+    monkeypatch.setattr(lost, "UNSURE_S", 600)
 
     def block(message: Any) -> None:
         if message.payload == 20:

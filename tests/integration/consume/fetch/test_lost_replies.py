@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.consume import fetcher
-from kombu_delayq.consume.consumer import Consumer
+from kombu_delayq.consume.lost import LostRequests
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.redis import scripts
 from tests.support.conditions import until
@@ -111,7 +111,7 @@ def test_what_cannot_be_put_back_at_the_end_keeps_nothing_else(
             looped.until(lambda: False)
         assert (looped.received, in_hand(client)) == ([1], 2)
         looped.messages[0].ack()
-        monkeypatch.setattr(Consumer, "recover", fails)
+        monkeypatch.setattr(LostRequests, "recover", fails)
     assert (client.llen("a"), in_hand(client)) == (1, 0)
 
 

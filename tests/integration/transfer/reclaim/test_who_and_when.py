@@ -13,7 +13,7 @@ from kombu_delayq.options import Options
 from kombu_delayq.redis import pools
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Requeued
-from kombu_delayq.transfer import gone as gone_consumers
+from kombu_delayq.transfer import dead as judges
 from kombu_delayq.transfer.reclaim import Reclaiming
 from tests.support.conditions import stays, until
 from tests.support.store.consuming import ME, OTHER, fetch, lives, message
@@ -55,7 +55,7 @@ def test_a_standby_knows_that_the_leader_is_gone(
 ) -> None:
     """It gives back what a killed leader held, whose lease as leader has not ended; the rest the leader does."""
     for name, seconds in (("LOOK_S", 0.0), ("READ_S", 0.0), ("GONE_S", 0.5), ("GRACE_S", 0.0)):
-        monkeypatch.setattr(gone_consumers, name, seconds)
+        monkeypatch.setattr(judges, name, seconds)
     monkeypatch.setattr(pools, "connected_at", lambda _pool, _key: 0.0)
     publish(store, 2)
     store.consumers.note_queues(["q"])

@@ -1,16 +1,29 @@
-"""When the leader takes a consumer for gone: by looks at who subscribes to its channel."""
+"""When a worker knows that a consumer is dead: by its lease, and by looks at who subscribes to its channel."""
 
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from kombu_delayq.options import Options
 from kombu_delayq.processes import _BEGAN, _STATE, _stat, this_process
 from kombu_delayq.redis import pools
-from kombu_delayq.transfer import gone
-from kombu_delayq.transfer.gone import GONE_S, GRACE_S, LOOK_S, READ_S, SETTLE_S, GoneConsumers
+from kombu_delayq.store.types import ConsumerLease
+from kombu_delayq.transfer import dead
+from kombu_delayq.transfer.dead import (
+    GONE_S,
+    GRACE_FRACTION,
+    GRACE_S,
+    LOOK_FRACTION,
+    LOOK_S,
+    READ_S,
+    SETTLE_S,
+    STEP_IN_FRACTION,
+    EndedLeases,
+    GoneConsumers,
+)
 from tests.support.conditions import until
 
 ME, OTHER = "host:1:aaaaaaaa", "host:2:bbbbbbbb"
@@ -55,7 +68,7 @@ class Fleet:
 @pytest.fixture
 def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     fleet = Fleet()
-    monkeypatch.setattr(gone, "monotonic", lambda: fleet.now_s)
+    monkeypatch.setattr(dead, "monotonic", lambda: fleet.now_s)
     monkeypatch.setattr(pools, "connected_at", lambda _pool, _key: fleet.connected_at)
     monkeypatch.setattr(pools, "node_of", lambda _pool, _key: SimpleNamespace(connection_kwargs={"port": fleet.port}))
     return fleet
@@ -145,3 +158,31 @@ def test_a_call_between_two_looks_asks_nothing(fleet: Fleet) -> None:
     assert fleet.gone.wait_s() == LOOK_S
     assert fleet.gone.look(fleet.store) == {}
     assert fleet.looks == looks
+
+
+OPTIONS = Options()
+TTL_MS = 1000 * OPTIONS.consumer_ttl
+LOOK_MS, HOUR_MS = TTL_MS * LOOK_FRACTION, 3_600_000.0
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_clock_that_jumps_forth_and_back_stops_nothing(leads: bool) -> None:
+    """When Redis's clock was an hour ahead for a while, the dead are given back as soon after it as after an outage."""
+    leases, ended = EndedLeases(), [cast(ConsumerLease, SimpleNamespace(name="host:1:aaaaaaaa"))]
+    now_ms = 1e12
+    for jump_ms in (0, HOUR_MS, -HOUR_MS):
+        now_ms += jump_ms
+        leases.late(OPTIONS, now_ms, ended, leads=leads)
+        now_ms += LOOK_MS
+    looks = 1 + round((GRACE_FRACTION + (0 if leads else STEP_IN_FRACTION)) / LOOK_FRACTION)
+    assert any(leases.late(OPTIONS, now_ms + look * LOOK_MS, ended, leads=leads) for look in range(looks))
+
+
+def test_after_a_clock_was_set_back_consumers_have_the_time_to_come_back() -> None:
+    """A worker that has just seen Redis's clock jump back takes nobody for dead before its grace is over."""
+    leases, ended = EndedLeases(), [cast(ConsumerLease, SimpleNamespace(name="host:1:aaaaaaaa"))]
+    leases.late(OPTIONS, 1e12, ended, leads=True)
+    back_ms = 1e12 - HOUR_MS
+    assert not leases.late(OPTIONS, back_ms, ended, leads=True)
+    assert not leases.late(OPTIONS, back_ms + TTL_MS * GRACE_FRACTION - 1, ended, leads=True)
+    assert leases.late(OPTIONS, back_ms + TTL_MS * GRACE_FRACTION, ended, leads=True)

@@ -1,13 +1,29 @@
-"""Notices consumers whose processes have ended: nobody subscribes to their channels any more."""
+"""Which consumers are dead: those whose lease has ended, and those to whose channels nobody subscribes any more.
 
-from collections.abc import Collection
+A consumer that lives may lose its connection to Redis, and so may all of them at once. Each way of looking has a grace
+for that, in which those come back that live.
+"""
+
+from collections.abc import Collection, Sequence
 from math import inf
 from time import monotonic
 from typing import Any
 
+from kombu_delayq.options import Options
 from kombu_delayq.processes import has_ended
 from kombu_delayq.redis import pools
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consumers import BEAT_FRACTION
+from kombu_delayq.store.types import ConsumerLease
+
+#: Fractions of ``consumer_ttl``. A worker looks at the leases so often. If it could not look for ``GAP_FRACTION``,
+#: Redis or the machine was away, and living consumers could not renew their leases either: they get ``GRACE_FRACTION``
+#: to do so, which is more than the fraction after which a consumer renews its lease.
+LOOK_FRACTION, GAP_FRACTION = 1 / 8, 1 / 2
+GRACE_FRACTION = BEAT_FRACTION + LOOK_FRACTION
+#: A worker that does not lead steps in for consumers whose lease it has known to be ended for so long: then the leader
+#: lacks the rights.
+STEP_IN_FRACTION = 1 / 2
 
 #: How often a worker looks at most, in s, and how often it reads what consumers there are. A cluster has a key for each
 #: queue that is consumed, of which so many are read in a second at most.
@@ -22,6 +38,33 @@ GRACE_S = 4.0
 SETTLE_S = 25.0
 #: After a refusal a worker looks again after so long, in s.
 REST_S = 60.0
+
+
+class EndedLeases:
+    """Consumers of one slot group whose lease has ended, as a worker sees them."""
+
+    def __init__(self) -> None:
+        self._looked_ms = -inf  # by Redis's clock, which goes on while this process or Redis stands still
+        self._patient_until_ms = inf
+        self._ended_ms: dict[str, float] = {}  # when this worker first saw that a lease had ended, by Redis's clock
+
+    def late(
+        self, options: Options, now_ms: float, ended: Sequence[ConsumerLease], *, leads: bool
+    ) -> list[ConsumerLease]:
+        """Returns those of the consumers with an ended lease whose messages this worker has to give back now."""
+        self._ended_ms = {lease.name: min(self._ended_ms.get(lease.name, now_ms), now_ms) for lease in ended}
+        if not self._is_sure(options, now_ms):
+            return []
+        latest_ms = inf if leads else now_ms - 1000 * options.consumer_ttl * STEP_IN_FRACTION
+        return [lease for lease in ended if self._ended_ms[lease.name] < latest_ms]
+
+    def _is_sure(self, options: Options, now_ms: float) -> bool:
+        """Whether living consumers had the time to renew their leases."""
+        longest_ms = 1000 * max(options.consumer_ttl * GAP_FRACTION, 3 * options.poll_interval)
+        gap_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        if not 0 <= gap_ms <= longest_ms:  # or the clock was set back
+            self._patient_until_ms = now_ms + 1000 * options.consumer_ttl * GRACE_FRACTION
+        return now_ms >= self._patient_until_ms
 
 
 class GoneConsumers:
