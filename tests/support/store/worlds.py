@@ -55,6 +55,7 @@ class Fleet(NamedTuple):
         fenced: Consumers that the leader is giving back, each with what it has read of their messages.
         read: Messages that a user has read, and is about to change.
         spoiled: The key in whose place somebody else's is, by its name in ``Keys``; empty for none.
+        looked: What users have read of the dead letters.
     """
 
     stored: tuple[tuple[str, int], ...] = ()
@@ -64,6 +65,7 @@ class Fleet(NamedTuple):
     fenced: tuple[tuple[str, tuple[Requeued, ...] | None], ...] = ()
     read: tuple[Waiting, ...] = ()
     spoiled: str = ""
+    looked: tuple[tuple[str, tuple[bytes, ...]], ...] = ()
 
     def with_more(self, identity: str, count: int = 1) -> "Fleet":
         """Returns what is known once so many more messages of an id are in Redis; fewer, if it is negative."""
@@ -246,7 +248,7 @@ class FleetWorld:
 
     def _give_back(self, fleet: Fleet, name: str) -> Fleet:
         rows = dict(fleet.fenced)[name] or ()
-        self.store.fetching.requeue(rows, "next", redelivers=True)
+        self.store.fetching.requeue(rows, "next", redelivers=True, fetched_from=QUEUE)
         self.store.fetching.return_in_flight(name, [QUEUE])
         self.store.consumers.leave(name, QUEUE)
         return fleet._replace(fenced=tuple(each for each in fleet.fenced if each[0] != name))
