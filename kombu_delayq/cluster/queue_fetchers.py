@@ -11,7 +11,7 @@ from kombu.log import get_logger
 from redis.exceptions import AskError, MovedError, RedisError
 
 from kombu_delayq.consume.credit import Credit
-from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Fetcher, SharedByFetchers
+from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Fetcher
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.consume.waits import MOST_WAITS, NO_CONNECTION_LEFT, WaitBudget
 from kombu_delayq.message.fields import Message
@@ -52,15 +52,7 @@ class QueueFetcher:
         self._retry_at = self._look_at = self._apart_until = 0.0
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._has_failed = False
-        shared = SharedByFetchers(
-            group=queue,
-            pool_of=self._node,
-            watch=self._watch,
-            credit=of_channel.credit,
-            pause=of_channel.pause,
-            budget=of_channel.budget,
-        )
-        self.fetcher = Fetcher(channel, poller, shared)
+        self.fetcher = Fetcher(channel, poller, of_channel.credit, queue, self._node, self._watch)
 
     def turn(self) -> None:
         """Does what the fetcher does in a turn, unless it pauses after an error."""
@@ -166,11 +158,11 @@ class QueueFetchers:
         self._poller = poller
         self._by_queue: dict[str, QueueFetcher] = {}
         self._fetchers: list[Fetcher] = []
-        self.credit = Credit(channel, poller, self._fetchers)
         self._bound: int | None = channel.connection.client.transport_options.get("max_connections")
-        self.budget = WaitBudget(MOST_WAITS)
+        budget = WaitBudget(MOST_WAITS)
         if self._bound is not None:
-            self.budget = WaitBudget(min(MOST_WAITS, self._bound - 1), NO_CONNECTION_LEFT)
+            budget = WaitBudget(min(MOST_WAITS, self._bound - 1), NO_CONNECTION_LEFT)
+        self.credit = Credit(channel, poller, self._fetchers, budget, self.pause)
         self.held: dict[str, str] = channel.consumer.held
 
     def begin(self, queue: str, *, no_ack: bool) -> None:

@@ -1,9 +1,11 @@
 """How many messages a channel may fetch."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from kombu.utils.scheduling import priority_cycle, round_robin_cycle, sorted_cycle
+
+from kombu_delayq.consume.waits import WaitBudget
 
 #: Most messages that one call fetches.
 BATCH = 32
@@ -11,32 +13,23 @@ BATCH = 32
 AHEAD = 4
 
 
-class Debtor(Protocol):
-    """A fetcher, as far as it uses credit."""
-
-    @property
-    def is_eager(self) -> bool:
-        """Whether it asks for messages as soon as it may."""
-
-    @property
-    def asked(self) -> int:
-        """How many messages may come in reply to its request on its way."""
-
-    @property
-    def undelivered(self) -> int:
-        """How many messages were fetched and not delivered."""
-
-
 class Credit:
     """The messages that a channel may fetch now: what ``prefetch_count`` leaves, and at most ``BATCH`` in one request.
+
+    On a plain server a channel has one fetcher, in a cluster one for each queue.
 
     Args:
         channel: The channel.
         poller: The poller of its transport.
-        fetchers: All fetchers of the channel, of which each says how many messages it has and has asked for.
+        fetchers: All fetchers of the channel, each a ``Fetcher``.
+        budget: The connections on which they may wait for messages.
+        pause: Lets no message come to any of them.
     """
 
-    def __init__(self, channel: Any, poller: Any, fetchers: Sequence[Debtor]) -> None:
+    def __init__(
+        self, channel: Any, poller: Any, fetchers: Sequence[Any], budget: WaitBudget, pause: Callable[[], None]
+    ) -> None:
+        self.budget, self.pause = budget, pause
         self._channel = channel
         self._poller = poller
         self._fetchers = fetchers
@@ -46,7 +39,7 @@ class Credit:
         """How many messages the channel may hold more, at most ``BATCH``. Requests on their way are not counted."""
         return min(self._free(), BATCH)
 
-    def of(self, fetcher: Debtor, *, ahead: bool = False) -> int:
+    def of(self, fetcher: Any, *, ahead: bool = False) -> int:
         """Returns how many messages a fetcher may ask for now, none *ahead* while another one has yet to ask.
 
         A request of another fetcher counts as if it brought all that it asks for. While one is on its way, a fetcher

@@ -19,7 +19,6 @@ WAITING    blocks on each list that is empty, and   a message is in flight, or w
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from time import monotonic
@@ -68,27 +67,6 @@ class State(Enum):
     WAITING = auto()
 
 
-@dataclass(frozen=True)
-class SharedByFetchers:
-    """What the fetchers of a channel share. On a plain server it has one, in a cluster one for each queue.
-
-    Attributes:
-        group: Name of the slot group of the fetcher's queues.
-        pool_of: Returns the pool of the node that has these queues now.
-        watch: Called with the file descriptor of a new connection.
-        credit: The messages that the channel may fetch.
-        pause: Lets no message come to any of the fetchers.
-        budget: The connections on which the channel may wait for messages.
-    """
-
-    group: str
-    pool_of: Callable[[], redis.ConnectionPool]
-    watch: Callable[[int, PipelinedConnection], None]
-    credit: Credit
-    pause: Callable[[], None]
-    budget: WaitBudget
-
-
 class Fetcher:
     """Fetches messages for the consumers of one channel.
 
@@ -97,30 +75,35 @@ class Fetcher:
     Args:
         channel: A channel of one of our transports.
         poller: The poller of its transport.
-        shared: Of a channel with several fetchers, what this one shares with the others.
+        credit: Of a channel with several fetchers, what they share.
+        group: The slot group of its queues.
+        pool_of: Returns the pool of the node that has these queues now.
+        watch: Called with the file descriptor of a new connection.
     """
 
-    def __init__(self, channel: Any, poller: Any, shared: SharedByFetchers | None = None) -> None:
+    def __init__(
+        self,
+        channel: Any,
+        poller: Any,
+        credit: Credit | None = None,
+        group: str = "",
+        pool_of: Callable[[], redis.ConnectionPool] | None = None,
+        watch: Callable[[int, PipelinedConnection], None] | None = None,
+    ) -> None:
         self._channel = channel
         self._poller = poller
         if "max_connections" not in channel.connection.client.transport_options:
             pools.make_room(channel.async_pool, MOST_WAITS + OTHER_CONNECTIONS)
-        self._shared = shared or SharedByFetchers(
-            group="",
-            pool_of=partial(pools.node_of, channel.async_pool, ""),
-            watch=poller.watch,
-            credit=Credit(channel, poller, [self]),
-            pause=self.pause,
-            budget=WaitBudget(MOST_WAITS),
-        )
-        self._group = self._shared.group
+        self._credit = credit or Credit(channel, poller, [self], WaitBudget(MOST_WAITS), self.pause)
+        self._group = group
+        pool_of = pool_of or partial(pools.node_of, channel.async_pool, "")
         overdue_s = float(getattr(channel, "health_check_interval", None) or OVERDUE_S)
-        connect = partial(PipelinedConnection, self._shared.pool_of, self._shared.watch, poller.forget, overdue_s)
+        connect = partial(PipelinedConnection, pool_of, watch or poller.watch, poller.forget, overdue_s)
         self._consumer: Consumer = channel.consumer
         self.held = self._consumer.held
         self._requests = Requests(connect(), self._consumer, self._group)
         self._acks = self._requests.acks
-        self._waits = Waits(connect, self._shared.budget, self._requests.connection.send, self._on_arrival)
+        self._waits = Waits(connect, self._credit.budget, self._requests.connection.send, self._on_arrival)
         self.deliveries = Deliveries(channel, self.ack, self._waits.note_priority)
         self._unnoted: set[str] = set()
         self._begun: set[str] = set()
@@ -144,7 +127,7 @@ class Fetcher:
         if self._resumes_at is not None and monotonic() < self._resumes_at:
             return State.RESTING
         # A worker's channels for remote control and events have no queues here, and turn as often as the others.
-        if not (self._begun and self._shared.credit.left and self.queues):
+        if not (self._begun and self._credit.left and self.queues):
             return State.FULL
         return State.EAGER if self._waits.may_have_more else State.WAITING
 
@@ -229,7 +212,7 @@ class Fetcher:
         elif state is State.EAGER:
             if self._gathers():
                 return True
-            if credit := self._shared.credit.of(self):
+            if credit := self._credit.of(self):
                 self._fetch(self.queues, credit)
         return False
 
@@ -237,7 +220,7 @@ class Fetcher:
         """Does what ``turn`` does by commands of the store, each a round trip, and does not wait for messages."""
         self.note_turn()
         self._acks.send(self._store)
-        if not self.deliveries and (queues := self.queues) and (credit := self._shared.credit.of(self)):
+        if not self.deliveries and (queues := self.queues) and (credit := self._credit.of(self)):
             request = self._request_for(queues, credit, self._waits.arrived)
             found = self._consumer.fetch(self._store, self._group, request)
             self._waits.emptied(request.in_flight)
@@ -329,7 +312,7 @@ class Fetcher:
         """Asks for messages while the last of those before run, so that neither Redis nor this thread waits."""
         is_free = self._requests.current is None and self._resumes_at is None and self._waits.may_have_more
         if is_free and self._requests.connection.is_open and (queues := self.queues) and self._notes(queues):
-            credit = self._shared.credit.of(self, ahead=True)
+            credit = self._credit.of(self, ahead=True)
             if credit >= max(self.undelivered, AHEAD):
                 self._fetch(queues, credit)
 
@@ -360,7 +343,7 @@ class Fetcher:
         They wait at most ``GATHER_S``, and only while fewer messages are missing than the consumer has not begun.
         """
         unbegun = self._channel.backlog()
-        if unbegun <= 0 or self._shared.credit.left >= min(unbegun, BATCH):
+        if unbegun <= 0 or self._credit.left >= min(unbegun, BATCH):
             return False
         if self._gathers_until is None:
             self._gathers_until = monotonic() + GATHER_S
@@ -410,9 +393,9 @@ class Fetcher:
         for fetched in found:
             self._channel._queue_cycle.rotate(fetched.queue)
         # Without a loop, a callback may keep this thread busy. The request has ended only the waits of this fetcher.
-        is_last = not self._shared.credit.left or (self._group and not self._poller.loop_turns)
+        is_last = not self._credit.left or (self._group and not self._poller.loop_turns)
         if found and not self._is_closed and is_last:
-            self._shared.pause()
+            self._credit.pause()
 
     def _deliver(self, *, before_wait: bool) -> None:
         if self.deliveries.deliver_turn(before_wait=before_wait, at_half=self._fetch_ahead):
