@@ -9,6 +9,7 @@ from celery_ext.connection import wrong_keys
 from celery_ext.dead_letters import routes
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
+from celery_ext.doctor.servers import Servers
 from celery_ext.doctor.subject import Subject
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import LAYOUTS
@@ -78,7 +79,7 @@ def _eviction(name: str, info: Mapping[str, Any]) -> Findings:
 
 def persistence(subject: Subject) -> Findings:
     """Does Redis have on disk what it would need after a crash?"""
-    saves = subject.the_store.servers.setting("save")
+    saves = subject.the_store.part(Servers).setting("save")
 
     def look(name: str, info: Mapping[str, Any]) -> Findings:
         yield from _failed_writes(name, info)

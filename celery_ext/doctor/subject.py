@@ -8,12 +8,12 @@ from typing import Any
 from celery import Celery
 
 from celery_ext.delays.install import is_installed
+from celery_ext.doctor.servers import ClockOffset, Servers
 from celery_ext.doctor.workers import Worker
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.options import CHECKED, Options, parse
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueStats
-from kombu_delayq.store.servers import ClockOffset
 
 
 @dataclass
@@ -61,12 +61,12 @@ class Subject:
     @cached_property
     def infos(self) -> Mapping[str, Mapping[str, Any]]:
         """The fields of INFO of each server, by its address; asked for once, for all checks."""
-        return self.the_store.servers.info()
+        return self.the_store.part(Servers).info()
 
     @cached_property
     def clocks(self) -> Mapping[str, ClockOffset]:
         """How far the clock of this process is from that of each server, by its address; measured once."""
-        return self.the_store.servers.clocks()
+        return self.the_store.part(Servers).clocks()
 
     @cached_property
     def reading(self) -> DelayStore:

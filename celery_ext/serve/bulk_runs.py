@@ -17,6 +17,7 @@ from starlette.requests import Request
 
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker, serve_of
+from celery_ext.serve.store import SharedRuns
 from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, audited_bulk, revoke, take_snapshot
 from kombu_delayq.errors import DelayqError, StoreUnavailable
 
@@ -216,7 +217,7 @@ class BulkRuns:
 
     def _read(self, run_id: str) -> RunView | None:
         """Returns a run of any process of the server; None if there is none."""
-        found = self._broker.store.shared_runs.read(run_id)
+        found = self._broker.store.part(SharedRuns).read(run_id)
         if found is None:
             return None
         view = msgspec.msgpack.decode(found.state, type=RunView)
@@ -233,7 +234,7 @@ class BulkRuns:
         if run := self._runs.get(found.id):
             self._follow(run, command)
             return run.view
-        shared, command_id = self._broker.store.shared_runs, token_urlsafe(9)
+        shared, command_id = self._broker.store.part(SharedRuns), token_urlsafe(9)
         shared.send(found.id, command_id, msgspec.msgpack.encode(command))
         until = monotonic() + REPLY_S
         while (reply := shared.reply_to(found.id, command_id)) is None:
@@ -299,7 +300,7 @@ class BulkRuns:
     def _listen_for(self, run: BulkRun) -> None:
         run_id = run.shown.id
         try:
-            shared = self._broker.store.shared_runs
+            shared = self._broker.store.part(SharedRuns)
             for command_id, command in shared.commands(run_id).items():
                 said = _Reply()
                 try:
@@ -340,7 +341,7 @@ def _write(broker: ServeBroker, run: BulkRun) -> None:
             return
         could_be_seen, run.tried = is_first or run.written is not None, monotonic()
         try:
-            broker.store.shared_runs.write(view.id, msgspec.msgpack.encode(view))
+            broker.store.part(SharedRuns).write(view.id, msgspec.msgpack.encode(view))
         except (RedisError, OSError, OperationalError) as error:
             run.written = None
             if could_be_seen:

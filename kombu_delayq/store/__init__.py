@@ -29,8 +29,6 @@ from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.repair import Repair
 from kombu_delayq.store.scan import Scan
-from kombu_delayq.store.serve_state import Answers, SharedRuns
-from kombu_delayq.store.servers import Servers
 from kombu_delayq.store.types import Beside, Memory
 
 OLDEST_REDIS = (6, 2)
@@ -152,9 +150,6 @@ class DelayStore(Store):
         self.minutes = MinuteCounts(shared, registry)
         self.figures = Figures(shared, registry)
         self.nodes = Nodes(shared, registry)
-        self.servers = Servers(shared, registry)
-        self.answers = Answers(shared, registry)
-        self.shared_runs = SharedRuns(shared, registry)
 
     def part(self, kind: type[P]) -> P:
         """Returns the part of a feature; see ``Store.part``."""

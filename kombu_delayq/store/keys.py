@@ -362,18 +362,6 @@ class Keys:
         """SET: names of the queues into which dead letters were put."""
         return self.of_all("dead_letters")
 
-    def answer(self, key: str) -> str:
-        """HASH with a TTL: a request of the HTTP API with an idempotency key, and the first answer to it."""
-        return f"{self.prefix}delayq:answer:{key}"
-
-    def shared_run(self, run: str) -> str:
-        """HASH with a TTL: state of a bulk action of ``delayq serve``, for the other processes of the server."""
-        return f"{self.prefix}delayq:bulk:{run}"
-
-    def shared_run_commands(self, run: str) -> str:
-        """HASH with a TTL: the commands of other processes of the server to a bulk action, and the replies."""
-        return f"{self.shared_run(run)}:commands"
-
     def replaying(self, queue: str) -> str:
         """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""
         return self.of_all(f"replaying:{queue}")

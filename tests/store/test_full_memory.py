@@ -8,6 +8,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.periodic.store import PeriodicStore, Run
+from celery_ext.serve.store import Answers
 from celery_ext.spark.job_types import Enqueued, JobRun
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import InFlight, PageId, Request, Requeued
@@ -128,10 +129,10 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
         ),
     ),
     "end_claim": (
-        lambda store: store.answers.claim("k", "digest"),
+        lambda store: store.part(Answers).claim("k", "digest"),
         lambda store, claim: (
-            store.answers.end_claim("k", claim, "keep", b"answer")
-            and store.answers.claim("k", "digest").answer == b"answer"
+            store.part(Answers).end_claim("k", claim, "keep", b"answer")
+            and store.part(Answers).claim("k", "digest").answer == b"answer"
         ),
     ),
     "stats": (waits, lambda store, _: store.queues.stats("q").overdue == 10),

@@ -13,6 +13,7 @@ from redis.retry import Retry
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.periodic.store import PeriodicStore, Run
+from celery_ext.serve.store import Answers
 from celery_ext.spark.job_types import JobRun
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis import scripts
@@ -101,8 +102,10 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "keep_alive": lambda store: store.queues.keep_alive("q", 60_000),
     "due_counts": lambda store: store.figures.due_counts(["q"], [0, FUTURE_MS]),
     "held_page": lambda store: store.figures.held_page(0),
-    "claim": lambda store: store.answers.claim("key", "digest"),
-    "end_claim": lambda store: store.answers.end_claim("key", store.answers.claim("key", "digest"), "forget"),
+    "claim": lambda store: store.part(Answers).claim("key", "digest"),
+    "end_claim": lambda store: store.part(Answers).end_claim(
+        "key", store.part(Answers).claim("key", "digest"), "forget"
+    ),
     "discard": lambda store: store.lookup.discard("q", [(_change(store).message, "")]),
     "elect": lambda store: store.part(Promotion).elect(JOURNAL_ID, 1, 1, 0, ["q"]),
     "journal_heartbeat": lambda store: store.part(Promotion).journal_heartbeat(JOURNAL_ID, 1, 0, [ALL], {}),

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
+from celery_ext.serve.store import Answers
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ async def once(request: Request, work: Work) -> Response:
         raise bad_request(f"{HEADER} is a text of 1 to {LONGEST} printable characters", "bad-idempotency-key")
     key = _digest(caller_of(request).name, given)
     digest = _digest(request.method, request.scope["path"], (await request.body()).decode("latin-1"))
-    answers = serve_of(request).store.answers
+    answers = serve_of(request).store.part(Answers)
     claim = await run_in_threadpool(answers.claim, key, digest)
     if claim.word == "kept":
         return _replay(claim.answer)

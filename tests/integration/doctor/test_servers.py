@@ -9,8 +9,9 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.doctor import servers
 from kombu_delayq.options import Options
-from kombu_delayq.store import DelayStore, servers
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.conditions import until
 from tests.support.examining import levels, look

@@ -6,7 +6,8 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store import DelayStore, servers
+from celery_ext.doctor import servers
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 
 
@@ -16,7 +17,7 @@ def _store(server: PrivateRedis, **user: str) -> DelayStore:
 
 def test_a_server_tells_its_settings_and_its_clock(redis_server: PrivateRedis) -> None:
     """By its address: the fields of INFO, a setting, and an offset that is no more than it is unsure about."""
-    found = _store(redis_server).servers
+    found = _store(redis_server).part(servers.Servers)
     [(name, info)] = found.info().items()
     assert name == f"localhost:{redis_server.port}"
     assert info["maxmemory_policy"] == "noeviction"
@@ -29,13 +30,13 @@ def test_a_server_tells_its_settings_and_its_clock(redis_server: PrivateRedis) -
 def test_a_wrong_clock_is_measured(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, off_s: float) -> None:
     """Positive where this process is ahead of Redis."""
     monkeypatch.setattr(servers, "time", lambda: time() + off_s)
-    [offset] = _store(redis_server).servers.clocks().values()
+    [offset] = _store(redis_server).part(servers.Servers).clocks().values()
     assert offset.ahead_s == pytest.approx(off_s, abs=offset.unsure_s + 0.1)
 
 
 def test_a_server_that_refuses_says_nothing(own_server: PrivateRedis) -> None:
     """A user without the rights gets no fields, and settings are unknown."""
     own_server.client().execute_command("ACL", "SETUSER", "poor", "on", ">pw", "+hello", "+auth", "+time", "~*")
-    found = _store(own_server, username="poor", password="pw").servers
+    found = _store(own_server, username="poor", password="pw").part(servers.Servers)
     assert list(found.info().values()) == [{}]
     assert list(found.setting("save").values()) == [None]

@@ -8,10 +8,10 @@ import pytest
 
 from celery_ext.doctor import Finding, fleet
 from celery_ext.doctor.fleet import faults_of
+from celery_ext.doctor.servers import ClockOffset
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import Worker, options_of_stock
 from kombu_delayq.options import Options
-from kombu_delayq.store.servers import ClockOffset
 from tests.support.examining import levels
 
 NOW_S = time()

@@ -1,12 +1,15 @@
-"""The bulk actions of ``delayq serve``, as each of several processes of a server can see them and speak to them."""
+"""What the processes of ``delayq serve`` tell each other: answers to requests, and bulk actions."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
+from celery_ext.serve.keys import ServeKeys
 from kombu_delayq.redis.operations import HashKey, operation
 from kombu_delayq.redis.replies import checked
+from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.part import StorePart
+from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.text import as_bytes, as_text
 
 #: How long an answer is kept, and how long a caller may work on a request before another may. Both in s.
@@ -40,6 +43,10 @@ def end_claim(*, answer: HashKey, name: str, how: str, kept: bytes) -> str: ...
 class Answers(StorePart):
     """Keeps the first answer to each request that has an idempotency key."""
 
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client, registry)
+        self._own = ServeKeys(client.keys)
+
     def claim(self, key: str, digest: str) -> Claim:
         """Claims the work of a request; one round trip.
 
@@ -49,7 +56,7 @@ class Answers(StorePart):
         """
         name = uuid4().hex
         of = {"name": name, "digest": digest}
-        call = claim(answer=self._keys.answer(key), **of, hold=HOLD_S * 1000, ttl=ANSWER_TTL_S * 1000)
+        call = claim(answer=self._own.answer(key), **of, hold=HOLD_S * 1000, ttl=ANSWER_TTL_S * 1000)
         return Claim(*self._client.run(call), name)
 
     def end_claim(self, key: str, claim: Claim, how: Literal["keep", "forget", "yield"], answer: bytes = b"") -> bool:
@@ -65,7 +72,7 @@ class Answers(StorePart):
         Returns:
             False, with nothing changed, if another has claimed the request meanwhile.
         """
-        call = end_claim(answer=self._keys.answer(key), name=claim.name, how=how, kept=answer)
+        call = end_claim(answer=self._own.answer(key), name=claim.name, how=how, kept=answer)
         return self._client.run(call) == "ended"
 
 
@@ -89,35 +96,39 @@ class SharedState(NamedTuple):
 class SharedRuns(StorePart):
     """Keeps the states of bulk actions, and passes commands on to the processes that have them."""
 
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client, registry)
+        self._own = ServeKeys(client.keys)
+
     def write(self, run: str, state: bytes) -> None:
         """Writes the state of an action; one round trip."""
-        key = self._keys.shared_run(run)
+        key = self._own.shared_run(run)
         self._client.send([("HSET", key, "state", state), ("PEXPIRE", key, STATE_TTL_S * 1000)])
 
     def read(self, run: str) -> SharedState | None:
         """Returns the state of an action, None if nobody has written it or nobody has for long; one round trip."""
-        key = self._keys.shared_run(run)
+        key = self._own.shared_run(run)
         state, left_ms = checked(self._client.replies([("HGET", key, "state"), ("PTTL", key)]))
         return None if state is None else SharedState(as_bytes(state), STATE_TTL_S - int(left_ms) / 1000)
 
     def send(self, run: str, command_id: str, command: bytes) -> None:
         """Leaves a command for the process that has an action; one round trip."""
-        key = self._keys.shared_run_commands(run)
+        key = self._own.shared_run_commands(run)
         self._client.send([("HSET", key, _COMMAND + command_id, command), ("PEXPIRE", key, COMMAND_TTL_S * 1000)])
 
     def commands(self, run: str) -> Mapping[str, bytes]:
         """Returns the commands to an action that have no reply, by their ids; one round trip."""
-        found = self._client.ask("HGETALL", self._keys.shared_run_commands(run))
+        found = self._client.ask("HGETALL", self._own.shared_run_commands(run))
         named = {as_text(name): as_bytes(value) for name, value in found.items()}
         return {name.removeprefix(_COMMAND): value for name, value in named.items() if name.startswith(_COMMAND)}
 
     def reply(self, run: str, command_id: str, reply: bytes) -> None:
         """Replies to a command; one round trip."""
-        key = self._keys.shared_run_commands(run)
+        key = self._own.shared_run_commands(run)
         commands = [("HSET", key, _REPLY + command_id, reply), ("HDEL", key, _COMMAND + command_id)]
         self._client.send([*commands, ("PEXPIRE", key, COMMAND_TTL_S * 1000)])
 
     def reply_to(self, run: str, command_id: str) -> bytes | None:
         """Returns the reply to a command; None while there is none; one round trip."""
-        found = self._client.ask("HGET", self._keys.shared_run_commands(run), _REPLY + command_id)
+        found = self._client.ask("HGET", self._own.shared_run_commands(run), _REPLY + command_id)
         return None if found is None else as_bytes(found)
