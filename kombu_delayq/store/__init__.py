@@ -27,7 +27,6 @@ from kombu_delayq.store.nodes import Nodes
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.repair import Repair
 from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.types import Beside, Memory
 
@@ -146,7 +145,6 @@ class DelayStore(Store):
         self.scan = Scan(shared, registry)
         self.queues = Queues(shared, registry)
         self.letters = DeadLetters(shared, registry)
-        self.repair = Repair(shared, registry)
         self.minutes = MinuteCounts(shared, registry)
         self.figures = Figures(shared, registry)
         self.nodes = Nodes(shared, registry)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from celery_ext.repair.store import RepairStore
 from kombu_delayq.message.once import key_of
 from kombu_delayq.redis.slots import slot_of_key
 from kombu_delayq.store import DelayStore
@@ -128,7 +129,7 @@ def test_every_operation_takes_any_queue_name(store: DelayStore, ear: Ear, name:
     assert (store.queues.size(name), store.scan.count(name), sum(store.scan.sizes([name]).values())) == (1, 1, 1)
     assert (store.queues.stats(name).delayed, store.queues.stats(name).ready) == (1, 2)
     assert sum(store.letters.lists(name).values()) == 2
-    assert store.repair.is_kept(name)
+    assert store.part(RepairStore).is_kept(name)
     assert popped(store.client, as_bytes(name)) == [b"body of i", b"new"]
     assert store.lookup.cancel([name], ["later"])["later"][0].queue == name
     store.delivery.offer(name, waiting("later"))

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from celery_ext.repair.store import RepairStore
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.text import as_bytes
@@ -27,7 +28,7 @@ def test_all_of_a_queue_is_read_in_parts(store: DelayStore, count: int) -> None:
     for at in range(0, count, 500):
         store.delivery.offer("q", *(waiting(str(n)) for n in range(at, min(at + 500, count))))
     before = contents(store.client)
-    index, layout = list(store.repair.index_pages("q")), list(store.repair.body_pages("q"))
+    index, layout = list(store.part(RepairStore).index_pages("q")), list(store.part(RepairStore).body_pages("q"))
     assert {member for page in index for member in page} == set(store.client.zrange(DUE, 0, -1))
     assert dict(item for page in layout for item in page.items()) == store.client.hgetall(BODIES)
     assert contents(store.client) == before
@@ -41,9 +42,9 @@ def test_all_of_a_queue_is_read_in_parts(store: DelayStore, count: int) -> None:
 def test_members_and_ids_of_any_bytes_are_read(store: DelayStore, marked: bool) -> None:
     """Members, ids and bodies of any bytes are read as they are kept."""
     store.delivery.offer("q", *(odd(each, "\x00\x7f", priority=3 * marked) for each in ODD_IDS))
-    members = [member for page in store.repair.index_pages("q") for member in page]
+    members = [member for page in store.part(RepairStore).index_pages("q") for member in page]
     assert sorted(members) == sorted(store.client.zrange(DUE, 0, -1))
-    bodies = dict(item for page in store.repair.body_pages("q") for item in page.items())
+    bodies = dict(item for page in store.part(RepairStore).body_pages("q") for item in page.items())
     assert bodies.keys() == {as_bytes(each) for each in ODD_IDS}
     assert bodies == store.client.hgetall(BODIES)
 
@@ -61,7 +62,7 @@ def test_queues_are_found_by_their_keys(make_store: MakeStore, prefix: str) -> N
     store.client.delete(store.keys.queues)
     for noise in range(MANY):
         store.client.set(f"noise{noise}", "x")
-    assert together(store.repair.queue_pages()) == set(QUEUES)
+    assert together(store.part(RepairStore).queue_pages()) == set(QUEUES)
 
 
 def test_a_queue_with_one_of_its_keys_is_found(store: DelayStore) -> None:
@@ -71,7 +72,7 @@ def test_a_queue_with_one_of_its_keys_is_found(store: DelayStore) -> None:
         store.client.delete(key(queue))
     store.client.sadd("{delayq}:queues", "no keys")
     store.client.set("delayq:{other}:order", "1")
-    assert together(store.repair.queue_pages()) == {"no index", "no bodies"}
+    assert together(store.part(RepairStore).queue_pages()) == {"no index", "no bodies"}
 
 
 def test_dead_letters_lie_in_a_list_for_each_priority(make_store: MakeStore) -> None:

@@ -13,6 +13,7 @@ from redis.retry import Retry
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.periodic.store import PeriodicStore, Run
+from celery_ext.repair.store import RepairStore
 from celery_ext.serve.store import Answers
 from celery_ext.spark.job_types import JobRun
 from kombu_delayq.options import QueueLimits
@@ -83,9 +84,9 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "check_chain": lambda store: store.chains.check_chain(waiting("s")),
     "undo_step": lambda store: store.chains.undo_step("q", waiting("k")),
     "cancel_chains": lambda store: store.chains.cancel_chains(["unknown"]),
-    "repair_index": lambda store: store.repair.repair_index("q", [b"unknown"], mend=True),
-    "repair_bodies": lambda store: store.repair.repair_bodies("q", [(b"unknown", None)], mend=True),
-    "repair_list": lambda store: store.repair.repair_list("q", 0, mend=True),
+    "repair_index": lambda store: store.part(RepairStore).repair_index("q", [b"unknown"], mend=True),
+    "repair_bodies": lambda store: store.part(RepairStore).repair_bodies("q", [(b"unknown", None)], mend=True),
+    "repair_list": lambda store: store.part(RepairStore).repair_list("q", 0, mend=True),
     "replay": _replay,
     "index": lambda store: store.lookup.index("q"),
     "scan": lambda store: store.scan.scan(Part("q", layout=store.layout)),

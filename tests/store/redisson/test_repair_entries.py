@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from celery_ext.repair.store import RepairStore
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, contents, popped, waiting
 from tests.support.store.layouts import redisson_only
@@ -33,7 +34,7 @@ def test_sound_entries_stay(store: DelayStore, ear: Ear, mend: bool, indexed: bo
         store.lookup.index("q")
     before = contents(store.client)
     ear.heard()
-    assert store.repair.repair_index("q", members(store), mend=mend) == ["sound"] * 5
+    assert store.part(RepairStore).repair_index("q", members(store), mend=mend) == ["sound"] * 5
     assert contents(store.client) == before
     assert ear.heard() == []
 
@@ -46,14 +47,13 @@ def test_an_entry_without_a_message_is_lost(store: DelayStore, mend: bool) -> No
     store.client.rpush(LISTED, MALFORMED[1])
     store.lookup.index("q")
     before = contents(store.client)
-    states = store.repair.repair_index("q", members(store), mend=mend)
+    states = store.part(RepairStore).repair_index("q", members(store), mend=mend)
     assert sorted(states) == ["lost"] * len(MALFORMED) + ["sound"] * 5
     if not mend:
         assert contents(store.client) == before
     assert store.queues.size("q") == 5 if mend else 5 + len(MALFORMED)
-    assert store.repair.repair_index("q", [*MALFORMED, b"left"], mend=True) == ["gone" if mend else "lost"] * 5 + [
-        "gone"
-    ]
+    states = store.part(RepairStore).repair_index("q", [*MALFORMED, b"left"], mend=True)
+    assert states == ["gone" if mend else "lost"] * 5 + ["gone"]
 
 
 @pytest.mark.parametrize("mend", [False, True])
@@ -69,11 +69,11 @@ def test_an_entry_that_no_id_leads_to_gets_a_record(store: DelayStore, mend: boo
     else:
         store.client.delete(IDS)
     before = contents(store.client)
-    assert store.repair.repair_index("q", members(store), mend=mend) == ["unnamed"] * 5
+    assert store.part(RepairStore).repair_index("q", members(store), mend=mend) == ["unnamed"] * 5
     if not mend:
         assert contents(store.client) == before
         return
-    assert store.repair.repair_index("q", members(store), mend=mend) == ["sound"] * 5
+    assert store.part(RepairStore).repair_index("q", members(store), mend=mend) == ["sound"] * 5
     if not moved:
         named = contents(store.client)[IDS.encode()]
         assert named[b"other"] == whole[IDS.encode()][b"other"]

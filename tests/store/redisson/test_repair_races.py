@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
-from celery_ext.cli.commands.repair import Findings, check
+from celery_ext.repair import Findings, check
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore

@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_ext.repair.store import RepairStore
 from kombu_delayq.message.once import key_of
 from kombu_delayq.store import DelayStore
 from kombu_delayq.text import as_bytes
@@ -28,7 +29,8 @@ TWO = duplicate_id("i", "two").encode()
 def repair(store: DelayStore, due_ms: float | None = FUTURE_MS, *, mend: bool = True) -> dict[bytes, str]:
     """Repairs all bodies of a queue in one call, each with one due time. Returns the state of each."""
     ids = sorted(store.client.hkeys(BODIES))
-    return dict(zip(ids, store.repair.repair_bodies("q", [(each, due_ms) for each in ids], mend=mend), strict=True))
+    states = store.part(RepairStore).repair_bodies("q", [(each, due_ms) for each in ids], mend=mend)
+    return dict(zip(ids, states, strict=True))
 
 
 @pytest.mark.parametrize("mend", [False, True])
@@ -52,7 +54,7 @@ def test_a_body_without_an_index_entry_gets_one(store: DelayStore, ear: Ear, men
     store.client.delete(DUE)
     before = contents(store.client)
     bodies: list[tuple[bytes, float | None]] = [(b"i", FUTURE_MS + 9), (b"j", FUTURE_MS + 7)]
-    assert store.repair.repair_bodies("q", bodies, mend=mend) == ["unindexed"] * 2
+    assert store.part(RepairStore).repair_bodies("q", bodies, mend=mend) == ["unindexed"] * 2
     assert contents(store.client) == (mended if mend else before)
     assert ear.heard() == ([f"{FUTURE_MS + 7:.0f} q"] if mend else [])
 
@@ -70,7 +72,7 @@ def test_without_a_due_time_there_is_only_a_look(store: DelayStore, ear: Ear) ->
 def test_an_entry_that_is_there_keeps_its_due_time(store: DelayStore) -> None:
     """Of two repairs at once the second changes nothing, nor does one change what was rescheduled meanwhile."""
     store.delivery.offer("q", waiting("i", FUTURE_MS + 9))
-    assert store.repair.repair_bodies("q", [(b"i", PAST_MS), (b"i", PAST_MS)], mend=True) == ["sound"] * 2
+    assert store.part(RepairStore).repair_bodies("q", [(b"i", PAST_MS), (b"i", PAST_MS)], mend=True) == ["sound"] * 2
     assert store.client.zscore(DUE, "i") == FUTURE_MS + 9
 
 
@@ -79,7 +81,7 @@ def test_a_body_that_left_meanwhile_is_gone(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i", PAST_MS))
     store.delivery.transfer("q")
     before = contents(store.client)
-    assert store.repair.repair_bodies("q", [(b"i", FUTURE_MS)], mend=True) == ["gone"]
+    assert store.part(RepairStore).repair_bodies("q", [(b"i", FUTURE_MS)], mend=True) == ["gone"]
     assert contents(store.client) == before
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_ext.repair.store import RepairStore
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import (
     BODIES,
@@ -30,7 +31,7 @@ def test_sound_entries_stay(store: DelayStore, ear: Ear, mend: bool) -> None:
     store.delivery.offer("q", waiting("i"), waiting("j"), waiting("k", priority=9), waiting("i", body="two"))
     before = contents(store.client)
     ear.heard()
-    assert store.repair.repair_index("q", members(store), mend=mend) == ["sound"] * 4
+    assert store.part(RepairStore).repair_index("q", members(store), mend=mend) == ["sound"] * 4
     assert contents(store.client) == before
     assert ear.heard() == []
 
@@ -43,7 +44,7 @@ def test_an_entry_without_a_body_is_lost(store: DelayStore, mend: bool) -> None:
     store.delivery.offer("q", waiting("bare"), waiting("marked"), waiting("sound", FUTURE_MS + 2, "two"))
     store.client.hdel(BODIES, "bare", "marked", duplicate_id("sound", "two"))
     before = contents(store.client)
-    assert store.repair.repair_index("q", members(store), mend=mend) == ["lost", "lost", "sound", "lost"]
+    assert store.part(RepairStore).repair_index("q", members(store), mend=mend) == ["lost", "lost", "sound", "lost"]
     after = contents(store.client)
     if mend:
         assert after.pop(b"delayq:{q}:order") == b"1"
@@ -55,8 +56,8 @@ def test_an_entry_that_left_meanwhile_is_not_lost(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("j"))
     listed = members(store)
     store.delivery.transfer("q")
-    assert store.repair.repair_index("q", listed, mend=True) == ["gone", "sound"]
-    assert store.repair.repair_index("never used", listed, mend=True) == ["gone", "gone"]
+    assert store.part(RepairStore).repair_index("q", listed, mend=True) == ["gone", "sound"]
+    assert store.part(RepairStore).repair_index("never used", listed, mend=True) == ["gone", "gone"]
 
 
 @pytest.mark.parametrize("mend", [False, True])
@@ -71,11 +72,11 @@ def test_a_message_whose_entry_is_not_that_of_its_body_is_unnamed(
         store.client.delete(DUE)
     store.client.zadd(DUE, {stale: FUTURE_MS + 5})
     before = contents(store.client)
-    assert store.repair.repair_index("q", [stale], mend=mend) == ["unnamed"]
+    assert store.part(RepairStore).repair_index("q", [stale], mend=mend) == ["unnamed"]
     if mend:
         assert only(store, "i").due_ms == (FUTURE_MS if has_right else FUTURE_MS + 5)
         assert members(store) == [right]
-        assert store.repair.repair_index("q", [right], mend=mend) == ["sound"]
+        assert store.part(RepairStore).repair_index("q", [right], mend=mend) == ["sound"]
     else:
         assert contents(store.client) == before
 
@@ -86,7 +87,7 @@ def test_what_is_mended_is_delivered_once(store: DelayStore) -> None:
     entries = store.client.zrange(DUE, 0, -1, withscores=True)
     store.client.zadd(DUE, {f"{n}": PAST_MS for n in range(1, 6)})
     store.client.zadd(DUE, {b"lost": PAST_MS})
-    assert store.repair.repair_index("q", members(store), mend=True).count("sound") == 6
+    assert store.part(RepairStore).repair_index("q", members(store), mend=True).count("sound") == 6
     assert store.client.zrange(DUE, 0, -1, withscores=True) == entries
     assert store.delivery.transfer("q").moved == 6
     assert [popped(store.client, key) for key in ("q", "{q}\x06\x163")] == [[b"0", b"2", b"4"], [b"1", b"3", b"5"]]

@@ -2,9 +2,9 @@
 
 import pytest
 
+from celery_ext.repair.store import MAX_ENTRIES, RepairStore
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.repair import MAX_ENTRIES
 from tests.support.store.keyspace import (
     FUTURE_MS,
     ODD_IDS,
@@ -25,7 +25,7 @@ pytestmark = redisson_only
 
 def put_back(store: DelayStore, *, mend: bool = True) -> int:
     """Looks through the whole list. Returns how many messages had lost their index entries."""
-    return sum(len(page.unindexed) for page in store.repair.list_pages("q", mend=mend))
+    return sum(len(page.unindexed) for page in store.part(RepairStore).list_pages("q", mend=mend))
 
 
 @pytest.mark.parametrize("mend", [False, True])
@@ -90,8 +90,9 @@ def test_a_page_has_what_it_is_asked_for(store: DelayStore) -> None:
     """A page begins where it is to, from the end of the list on, and is no longer than it is to be."""
     store.delivery.offer("q", *(waiting(f"i{n}") for n in range(10)))
     store.client.delete(TIMEOUT)
-    assert [store.repair.repair_list("q", skip, mend=False, count=4)[0] for skip in (0, 4, 8, 12)] == [4, 4, 2, 0]
-    assert len(store.repair.repair_list("q", 8, mend=True, count=4).unindexed) == 2
+    part = store.part(RepairStore)
+    assert [part.repair_list("q", skip, mend=False, count=4)[0] for skip in (0, 4, 8, 12)] == [4, 4, 2, 0]
+    assert len(part.repair_list("q", 8, mend=True, count=4).unindexed) == 2
     assert store.lookup.get(["q"], [f"i{n}" for n in range(10)]).keys() == {"i0", "i1"}
 
 
@@ -99,7 +100,7 @@ def test_a_page_has_what_it_is_asked_for(store: DelayStore) -> None:
 def test_pages_are_bounded_in_bytes(store: DelayStore, size: int) -> None:
     """However large messages are, a page has one at least, and after the first no more than about 300 kB of them."""
     store.delivery.offer("q", *(waiting(f"{n:02}", body="x" * size) for n in range(40)))
-    pages = list(store.repair.list_pages("q", mend=False))
+    pages = list(store.part(RepairStore).list_pages("q", mend=False))
     assert all(page.entries for page in pages[:-1])
     assert all(page.size < 300_000 + size + 100 for page in pages[1:])
 

@@ -37,7 +37,7 @@ def test_a_job_is_divided_and_sends_each_id_once(make_journaled: MakeJournaled, 
         else:
             with store.client.pipeline(transaction=False) as pipe:
                 store.client.script_load(scripts.load("enqueue", store.layout).text)
-                for command in store.jobs.enqueue_commands("q", job, chunk):
+                for command in jobs(store).enqueue_commands("q", job, chunk):
                     pipe.execute_command(*command)
                 reply = jobs(store).enqueued("q", pipe.execute())
         assert (reply.word, reply.fresh, reply.repeated) == ("enqueued", fresh, 3 - fresh)

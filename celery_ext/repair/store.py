@@ -43,7 +43,7 @@ def repair_bodies(*, into: Into, mend: bool, rows: Rows[tuple[bytes, str]]) -> l
 def repair_list(*, keys: Stored, wake: Key, mend: bool, skip: int, count: int) -> list[Any]: ...
 
 
-class Repair(StorePart):
+class RepairStore(StorePart):
     """Finds and mends damage. All calls are short, however much a queue holds."""
 
     def is_kept(self, queue: str) -> bool:
