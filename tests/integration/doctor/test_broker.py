@@ -157,17 +157,3 @@ def test_messages_in_the_layout_of_another_app_are_a_warning(make_proj: MakeProj
     assert found.found.startswith(f"2 messages wait in the layout '{other}', while the app has '{own}'")
     assert found.found.endswith(": mails")
     assert f"`delayq convert QUEUE --to {own}`" in found.do
-
-
-def test_a_key_of_the_other_layout_that_cannot_be_read_hides_no_queue(make_proj: MakeProj) -> None:
-    """A queue of the wrong type is an error of its own; the messages of other queues are counted all the same."""
-    proj, strange = make_proj(), make_proj(broker_transport_options={"layout": "redisson"})
-    for queue in ("bad", "good"):
-        strange.send("record", countdown=3600, queue=queue)
-    with strange.connection() as connection:
-        store = connection.default_channel.store
-        store.client.delete(store.keys.timeout("bad"))
-        store.client.set(store.keys.timeout("bad"), "x")
-    broken, found = look("layout", proj)
-    assert (broken.level, "queue 'bad'" in broken.found, "WRONGTYPE" in broken.found) == ("error", True, True)
-    assert (found.level, found.found.endswith(": good")) == ("warning", True)

@@ -69,22 +69,6 @@ def test_messages_of_redisson_alone_are_moved_and_known(broker: PrivateRedis, ra
     assert [each.body for each in store.scan.browse("jvm").messages] == [b"hello"]
 
 
-def test_a_key_of_the_wrong_type_hides_no_other_queue(broker: PrivateRedis, raw_client: redis.Redis) -> None:
-    """It is named with its queue on stderr, the other queues are moved, and the exit code is 1."""
-    source = store_of(raw_client, "hash")
-    for queue in ("a", "b", "c"):
-        source.delivery.offer(queue, waiting("i"))
-    raw_client.set(source.keys.timeout("a"), "x")
-    raw_client.delete(source.keys.due("b"))
-    raw_client.set(source.keys.due("b"), "x")
-    result = run(broker, "convert", "a", "b", "c", "--to", "redisson", code=1)
-    assert result.stdout == "queue c: 1 message moved to the layout 'redisson'\n"
-    for queue, key in (("a", source.keys.timeout("a")), ("b", source.keys.due("b"))):
-        assert f"queue '{queue}': WRONGTYPE" in result.stderr
-        assert key in result.stderr
-    assert store_of(raw_client, "redisson").queues.size("c") == 1
-
-
 def test_what_cannot_be_moved_is_told(broker: PrivateRedis, raw_client: redis.Redis) -> None:
     """Index entries without a body, and bodies without an entry, are counted on stderr, and the exit code is 1.
 

@@ -13,7 +13,7 @@ from tests.support.commands.shell import lines, run
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, land, lives, message
 from tests.support.store.keyspace import contents
 from tests.support.store.tuned import tuned
-from tests.support.workers.held import CONSUMERS, INDEX, KEYS, UNACKED, in_hand
+from tests.support.workers.held import INDEX, KEYS, UNACKED, in_hand
 
 HIGH = "\x06\x169"
 
@@ -116,24 +116,6 @@ def test_a_note_that_cannot_be_read_is_named_and_left_alone(broker: PrivateRedis
     assert done.stderr == f"1 note of messages in hand cannot be read, such as {ME}.1\n"
     assert store.client.hkeys(UNACKED) == [f"{ME}.1".encode()]
     assert numbers(store, "q") == [3, 1, 4]
-
-
-@pytest.mark.parametrize(
-    ("key", "says"),
-    [
-        (CONSUMERS, "what consumers hold cannot be searched"),
-        ("q", "holds a set"),
-    ],
-)
-def test_a_key_of_the_wrong_type_is_named(broker: PrivateRedis, store: DelayStore, key: str, says: str) -> None:
-    """Where somebody else's key is in the way, it is said, the exit code is 1, and nothing is lost."""
-    left_behind(store, "q")
-    store.client.delete(key)
-    store.client.sadd(key, "somebody else's")
-    before = contents(store.client)
-    done = run(broker, "repair", "--yes", code=1)
-    assert says in done.stdout + done.stderr
-    assert contents(store.client)[b"unacked"] == before[b"unacked"]
 
 
 def test_an_in_flight_list_of_other_priority_steps_is_named(broker: PrivateRedis, store: DelayStore) -> None:

@@ -1,6 +1,5 @@
 """Transfer workers that wait, for whom a leader and its standbys are enough."""
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,7 +12,7 @@ from kombu_delayq.transfer.leadership import WAITING_LOOKS
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import DEADLINE_S, stays, until
 from tests.support.workers.held import KEYS
-from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
+from tests.support.workers.transfers import QUEUE, arrived, listeners, offer
 
 POLL_S = 0.1
 LEASES = KEYS.leases
@@ -57,10 +56,6 @@ def _hold_leases(client: redis.Redis, px: int = 600_000) -> None:
         client.set(key, f"dead:{key}", px=px)
 
 
-def _scripts(client: redis.Redis) -> int:
-    return int(client.info("commandstats").get("cmdstat_evalsha", {}).get("calls", 0))
-
-
 def test_who_stands_by_delivers_while_dead_workers_hold_the_leases(
     store: DelayStore, client: redis.Redis, waiting: Waiting
 ) -> None:
@@ -102,17 +97,3 @@ def test_a_leader_and_standbys_that_stop_are_replaced(client: redis.Redis, waiti
             workers.remove(gone)
     until(lambda: workers[0].leading, LATE_S)
     stays(lambda: not client.exists(*LEASES[1:]), 0.3)
-
-
-def test_who_stands_by_runs_hardly_a_script(store: DelayStore, client: redis.Redis, transfer: Transfer) -> None:
-    """With ten transfer workers and nothing due, the scripts that run are about those of three."""
-    offer(store, "far", 3000)
-    transfer(10, poll_interval=POLL_S)
-    until(lambda: client.exists(*LEASES) == 3)
-
-    def scripts_per_poll() -> float:
-        begun, before = time.monotonic(), _scripts(client)
-        time.sleep(10 * POLL_S)
-        return (_scripts(client) - before) / ((time.monotonic() - begun) / POLL_S)
-
-    until(lambda: scripts_per_poll() <= 7, what="two scripts each of the leader and its standbys")

@@ -4,7 +4,6 @@ import os
 import signal
 from collections.abc import Iterator
 
-import pytest
 import redis
 from pyarrow import RecordBatch
 from pyspark import TaskContext
@@ -13,7 +12,7 @@ from pyspark.sql import SparkSession
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import job
 from tests.support.conditions import until
-from tests.support.spark.jobs import append_stepped, delayed, numbers
+from tests.support.spark.jobs import append_stepped, delayed
 from tests.support.spark.session import SparkLog
 from tests.support.spark.stepped import Journal, attempt
 
@@ -53,30 +52,3 @@ def test_a_task_that_fails_half_way_three_times(
     found = job(redis_server.url, "nightly")
     assert found is not None
     assert (found.rows, found.sent, found.state) == (80, 80, "committed")
-
-
-def fail_while_another_is_held(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:
-    """Partition 1 is held half way until the job is aborted, because partition 0 fails meanwhile."""
-    context = TaskContext.get()
-    assert context is not None
-    if context.partitionId() == 1:
-        all_batches = list(batches)
-        yield from all_batches[:2]
-        journal.note(f"held: {attempt()}")
-        until(lambda: journal.job("nightly").get("state") == "aborted", 120)
-        yield from all_batches[2:]
-    else:
-        yield next(batches)
-        until(lambda: journal.lines("held"), 120)
-        raise RuntimeError("on purpose")
-
-
-@pytest.mark.nightly
-def test_after_abort(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:
-    """A Spark task that goes on after its job was aborted writes nothing more."""
-    with pytest.raises(Exception, match="on purpose"):
-        append_stepped(spark.range(0, 80, 1, 2), redis_server, fail_while_another_is_held, job_id="nightly")
-    journal = Journal(redis_server.port)
-    [end] = until(lambda: journal.lines("partition 1, "))
-    assert end == "partition 1, attempt 0: StragglerRefused: job nightly has been aborted; this task writes no more"
-    assert numbers(client) == [*range(5), *range(40, 50)]

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parents[2]
 _NEXT_SENTENCE = re.compile(r"[.!?]\s+[A-Z]")
 
@@ -40,14 +38,3 @@ def test_every_test_has_a_sentence() -> None:
         if (reason := complaint(ast.get_docstring(node)))
     ]
     assert wrong == []
-
-
-@pytest.mark.parametrize("docstring", [None, "", "No end", "One. Two.", "No end\n\nTwo."])
-def test_the_check_finds_what_is_no_sentence(docstring: str | None) -> None:
-    """A missing docstring, one without an end and one that begins with two sentences are each found."""
-    assert complaint(docstring)
-
-
-def test_the_check_lets_a_sentence_pass() -> None:
-    """One sentence, over two lines or with a dotted name in it, passes."""
-    assert not complaint("Shows that ``a.b`` is 0.5 s\nlater than e.g. that.")

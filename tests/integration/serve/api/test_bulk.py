@@ -1,6 +1,5 @@
 """``/v1/bulk``: an action on all tasks that a filter chooses at a moment."""
 
-from threading import Event
 from typing import Any
 
 import pytest
@@ -8,10 +7,9 @@ import redis
 from starlette.testclient import TestClient
 
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.waiting import revoke
 from tests.integration.serve.api.conftest import MakeApi
 from tests.support.commands.shell import Audit
-from tests.support.conditions import DEADLINE_S, until
+from tests.support.conditions import until
 
 
 def fill(api: TestClient, count: int = 30, **more: Any) -> None:
@@ -91,28 +89,6 @@ def test_a_bulk_action_is_stopped(make_api: MakeApi, client: redis.Redis, audit:
     assert client.zcard("delayq:{q0}:due") + client.zcard("delayq:{q1}:due") == 4
     assert not audit()
     assert api.get("/v1/bulk/unknown").status_code == 404
-
-
-def test_a_server_that_ends_waits_for_the_call_under_way(
-    make_api: MakeApi, audit: Audit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What Redis has cancelled is announced and in the audit when the broker of the server is closed."""
-    api, began, is_closed = make_api(), Event(), Event()
-
-    def announce(*_: Any) -> None:
-        began.set()
-        is_closed.wait(1)
-
-    monkeypatch.setattr(revoke, "announce_cancelled", announce)
-    fill(api)
-    job = api.post("/v1/bulk", json={"action": "cancel", "filter": {}}).json()
-    api.post(f"/v1/bulk/{job['id']}:start", json={"confirm": 30})
-    assert began.wait(DEADLINE_S)
-    app: Any = api.app
-    app.state.serve.broker.close()
-    [line] = audit()[:1]
-    is_closed.set()
-    assert (line["action"], line["count"] > 0) == ("bulk cancel", True)
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import DelayqCollector, asgi
-from celery_ext.serve.exposition import answer
 from kombu_delayq import __version__
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import DEADLINE_S, until
 from tests.support.serve.metrics import Series, collector_of, scraped
-from tests.support.serve.prometheus import promtool
 from tests.support.servers.acl import denials, url_of
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
@@ -210,19 +208,6 @@ def test_any_name_of_a_queue_can_be_a_label(store: DelayStore) -> None:
     for name in names:
         store.delivery.offer(name, waiting("i", PAST_MS))
     assert set(of("delayed_messages", scraped(collector_of(store)))) == {*names[:-1], "\\udcff"}
-
-
-def test_promtool_has_nothing_against_the_metrics(store: DelayStore) -> None:
-    """`promtool check metrics` finds names, types and help texts in order."""
-    offer(store, "1", 900)
-    store.delivery.offer("q", waiting("2", PAST_MS))
-    store.delivery.transfer("q")
-    collector = collector_of(store, dead_letters=["failed"])
-    registry = CollectorRegistry()
-    registry.register(collector)
-    assert promtool("check", "metrics", stdin=generate_latest(registry).decode()) == ""
-    text, _ = answer(collector.families(lambda queue: True), "", "")
-    assert promtool("check", "metrics", stdin=text.decode()) == ""
 
 
 def test_no_series_tells_of_a_task(store: DelayStore) -> None:

@@ -248,15 +248,3 @@ def test_every_metric_is_on_a_page_and_every_expression_names_one(prometheus: Pr
     until_equal(there, listed)  # some come with a later scrape
     used = {name for expr in EXPRESSIONS.values() for name in re.findall(r"delayq_\w+", expr)}
     assert {re.sub("_bucket$", "", name) for name in used} <= listed
-
-
-def test_the_figures_of_a_cluster_are_those_of_its_nodes(prometheus: Prometheus) -> None:
-    """All six nodes are up, all slots are served, and a queue has one place.
-
-    Where the plain broker has hash slots, it is a node, too, for both of its exporters.
-    """
-    _are(prometheus, 'sum by (role) (delayq_cluster_node_up{job="cluster"})', [3, 3])
-    _are(prometheus, 'delayq_cluster_uncovered_slots{job="cluster"}', [0])
-    _are(prometheus, 'count by (queue) (delayq_cluster_queue_slot{job="cluster", queue="mails"})', [1])
-    _are(prometheus, EXPRESSIONS["Nodes down 0"], [0])
-    _are(prometheus, EXPRESSIONS["Queues without a node 0"], [0])
