@@ -6,7 +6,7 @@
 -- ARGV identity
 -- ARGV due       ms since the epoch, or '+' and ms from now
 -- Returns 'ready', or 'cancelled' with no step noted
--- Atomic: a chain that is cancelled later is known by then. Whoever stores a step asks before and again after.
+-- Atomic: a chain that is cancelled later is known by then. A caller that stores a step asks before and again after.
 -- Cost: O(log N)
 -- @include clock
 

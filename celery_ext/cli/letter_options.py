@@ -21,20 +21,24 @@ def letter_condition_options(command: F) -> F:
     """Adds ``--task``, ``--error``, ``--older-than`` and ``--newer-than``: the conditions of a ``Choice``."""
     for option in (
         click.option(
-            *("--newer-than", "newer_than_s"),
+            "--newer-than",
+            "newer_than_s",
             type=duration,
             help="Only letters buried at most so long ago, such as 1h.",
         ),
         click.option(
-            *("--older-than", "older_than_s"),
+            "--older-than",
+            "older_than_s",
             type=duration,
             help="Only letters buried longer ago than this, such as 7d.",
         ),
         click.option(
-            *("-e", "--error"), metavar="TEXT", help="Only dead letters with this text in their error, in any case."
+            "-e", "--error", metavar="TEXT", help="Only dead letters with this text in their error, in any case."
         ),
         click.option(
-            *("-t", "--task", "tasks"),
+            "-t",
+            "--task",
+            "tasks",
             metavar="NAME",
             multiple=True,
             help="Only dead letters of this task; the name may be a pattern, such as 'shop.*'. May be repeated.",
@@ -50,7 +54,9 @@ def letter_filter_options(command: F) -> F:
     for option in (
         click.option("-a", "--all", "every", is_flag=True, help="All dead letters."),
         click.option(
-            *("-i", "--id", "ids"),
+            "-i",
+            "--id",
+            "ids",
             metavar="ID",
             multiple=True,
             help="The dead letter with this task id; - reads ids from the standard input, one a line. May be repeated.",

@@ -210,7 +210,8 @@ def queues_argument(*, required: bool = False) -> Any:
 
     argument = click.argument("queues", metavar=metavar, nargs=-1, callback=join, shell_complete=complete_queue)
     option = click.option(
-        *("-q", "--queue"),
+        "-q",
+        "--queue",
         metavar="QUEUE",
         multiple=True,
         expose_value=False,

@@ -48,7 +48,7 @@ def with_progress(
 
 
 class Bar:
-    """A progress bar for work that reports how far it is. Its arguments and when it is seen are as of the above."""
+    """A progress bar for work that reports how far it is. Its arguments and when it is seen are as in the above."""
 
     def __init__(self, label: str, total: int | None = None, *, printing: bool = False) -> None:
         self._is_seen = sys.stderr.isatty() and not (printing and sys.stdout.isatty())

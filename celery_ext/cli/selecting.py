@@ -81,7 +81,8 @@ def criteria_options(command: F) -> F:
         ),
         click.option("--due-to", type=moment, help="Only messages due earlier."),
         click.option(
-            *("--arg", "arguments"),
+            "--arg",
+            "arguments",
             metavar="PATH=VALUE",
             multiple=True,
             callback=_parse_arguments,
@@ -110,7 +111,9 @@ _NOT_DONE: tuple[BulkOutcome, ...] = ("unreadable", "too_long")
 def ids_or_criteria(command: F) -> F:
     """Adds the argument ``ID...``, and instead of it ``--queue`` and the options of ``criteria_options``."""
     option = click.option(
-        *("-q", "--queue", "queues"),
+        "-q",
+        "--queue",
+        "queues",
         metavar="QUEUE",
         multiple=True,
         shell_complete=complete_queue,

@@ -123,7 +123,9 @@ def publish_letter(task: Any, request: Any, told: dict[str, Any]) -> None:
     if not info.get("exchange") and info.get("routing_key") == task.dead_letter_queue:
         logger.error(
             "task %s[%s] has failed in %r, where its dead letters are: it is not put there once more",
-            *(task.name, request.id, task.dead_letter_queue),
+            task.name,
+            request.id,
+            task.dead_letter_queue,
         )
         return
     try:

@@ -45,7 +45,7 @@ def journal(subject: Subject) -> Findings:
             Level.ERROR,
             "Redis has lost data",
             "`celery -A app delayq journal restore` brings back what the journal had given to it"
-            + " and, as journal is 'all', whatever has waited" * (state.option == "all"),
+            + (" and, as journal is 'all', whatever has waited" if state.option == "all" else ""),
             "troubleshooting.md#redis-has-lost-its-data",
         )
     if state.promoter is None:

@@ -183,7 +183,9 @@ class JournaledDelivery(PartOfBoth[Delivery]):
                 others = f". So do others that come too early, for {PAUSE_S:.0f} s"
             logger.warning(
                 "the journal does not take a message of queue %r, which waits in Redis now: %s%s",
-                *(queue, getattr(error.__cause__, "said", error.said), others),
+                queue,
+                getattr(error.__cause__, "said", error.said),
+                others,
             )
             return Placed([offer])
 

@@ -126,7 +126,7 @@ class Epochs:
             from_ms: Least due time, ms since the epoch.
             after: Due time and number of the row after which to begin.
             count: Most rows.
-            given: The epoch in which Redis was given them, as of ``lost_in``; by default the same.
+            given: The epoch in which Redis was given them, as in ``lost_in``; by default the same.
         """
         with self._database.reading() as connection:
             loss = _ended(connection, _epochs.c.epoch == epoch).get(epoch)

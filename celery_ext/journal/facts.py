@@ -205,7 +205,8 @@ class Facts:
     def written_before(self) -> int:
         """Returns up to which number Redis had the messages of rows for sure, at the latest heartbeat.
 
-        It is that of the heartbeat before, so that whoever had written a row then has given Redis its message since.
+        It is that of the heartbeat before, so that a caller that had written a row then has given Redis its message
+        since.
         """
         return self._database.read(lambda connection: int(facts_in(connection)["written"].split()[0]))
 
@@ -297,7 +298,7 @@ def _note_leader(connection: Connection, leader: Leader) -> None:
 
 
 def _now_s(connection: Connection) -> float:
-    """Returns the time of the database, in s: that of one machine, whoever asks."""
+    """Returns the time of the database, in s: that of one machine, for all callers."""
     if not is_postgres(connection):
         return time()
     return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)

@@ -265,7 +265,8 @@ class Leadership:
         logger.warning(
             "the journal's database was set back: its heartbeat is %d, that of Redis is %d. Messages that were "
             "added or cancelled in between may be missing, or come again",
-            *(self._heartbeat, heartbeat),
+            self._heartbeat,
+            heartbeat,
         )
         self._store.journal.catch_up(heartbeat)
 
@@ -279,7 +280,8 @@ class Leadership:
         logger.log(
             self._level,
             "Redis has lost its data: it %s. `delayq journal restore` puts back %s",
-            *(what, restorable(self._store)),
+            what,
+            restorable(self._store),
         )
         return True
 

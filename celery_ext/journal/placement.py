@@ -240,7 +240,7 @@ class Placement:
             if not journal.heartbeat() or promotion.share_of(queue) not in {ALL, *journal.marked()}:
                 return 0  # nobody has written a marker yet
             epoch = journal.epoch()
-            # Whoever notices the loss writes the marker first. So without one this epoch has not ended.
+            # The process that notices the loss writes the marker first. So without one this epoch has not ended.
             return 0 if promotion.is_marked(queue) else epoch + 1
         except (RedisError, OSError):  # Redis refuses the question, or is away: what follows tells
             return 0

@@ -257,7 +257,7 @@ class Promotion(StorePart):
             token: The caller's token, which the journal gives to nobody else.
             epoch: The journal's epoch; with ``anew`` the one that begins.
             heartbeat: The journal's heartbeat.
-            shares: Whose markers, as of ``share_of``. One of a queue may have an earlier epoch, as an epoch ends for
+            shares: Whose markers, as in ``share_of``. One of a queue may have an earlier epoch, as an epoch ends for
                 single queues there.
             guard: Id of the journal's numbers. A guard that has others' is emptied in the same step.
             anew: Whether to write markers that are missing or behind.
@@ -315,7 +315,7 @@ class Promotion(StorePart):
             journal: Id of the journal.
             token: The caller's token.
             rows: The rows.
-            hold: For a caller that promotes single rows: name of the hold, as of ``claim_rows``. A row that is neither
+            hold: For a caller that promotes single rows: name of the hold, as in ``claim_rows``. A row that is neither
                 held under it nor in the guard otherwise has the word ``free``.
         """
         by_queue: dict[str, list[Row]] = {}
@@ -350,7 +350,8 @@ class Promotion(StorePart):
                 call = claim_rows(journal_guard=self._own.journal_guard(share), hold=hold, numbers=page)
                 words.update(zip(page, self._client.run(call), strict=True))
             if share and not hold and not self._client.ask("EXISTS", self._own.journal(share)):
-                # Whoever begins to lead at this queue reads its rows after that. Nobody would ever drop these claims.
+                # A promoter that begins to lead at this queue reads its rows after that. Nobody would ever drop these
+                # claims.
                 self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
         return words
 

@@ -215,7 +215,8 @@ class Arming:
             self._other, self._free_since = schedule, None
             logger.warning(
                 "a process that started later has another periodic schedule (%s) than this one (%s), and arms alone",
-                *(schedule, self._schedule),
+                schedule,
+                self._schedule,
             )
         if self._periodic.leader() is not None:
             self._free_since = None
@@ -226,7 +227,9 @@ class Arming:
             logger.warning(
                 "no process with the periodic schedule %s arms any more: this one arms its own (%s), "
                 "with entries that differ: %s",
-                *(schedule, self._schedule, ", ".join(self._found.unlike(self._periodic.records()))),
+                schedule,
+                self._schedule,
+                ", ".join(self._found.unlike(self._periodic.records())),
             )
             return True
         return False
@@ -437,7 +440,7 @@ class Arming:
         self._failures[name] = said, monotonic() + _RETRY_S
 
     def _write(self, due: Iterable[_Due]) -> None:
-        """Writes down the queues of entries before it arms them. Who removes an entry looks for its runs there."""
+        """Writes down the queues of entries before it arms them, where the removal of an entry looks for its runs."""
         records: dict[str, dict[str, Any]] = {}
         for entry, _, messages in due:
             queues = sorted({message.queue for message in messages} | set(self._queues.get(entry.name, [])))

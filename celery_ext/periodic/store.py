@@ -118,7 +118,7 @@ class PeriodicStore(StorePart):
         self._own = PeriodicKeys(client.keys)
 
     def note_schedule(self, schedule: str, began_ms: int) -> None:
-        """Notes the hash of a process's schedule, and when it began. Who has another one leaves arming to that."""
+        """Notes the hash of a process's schedule, and when it began. One with another hash leaves arming to it."""
         self._client.ask("HSET", self._own.state, "schedule", schedule, "began", began_ms)
 
     def note_armed(self, now_ms: int) -> None:

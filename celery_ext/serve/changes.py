@@ -86,7 +86,8 @@ class LettersChanged(NamedTuple):
     more: bool = False
 
 
-#: A call that replays at a pace ends after so long, in s. Who stops a replay waits for that end; so does a proxy.
+#: A call that replays at a pace ends after so long, in s. A caller that stops a replay waits for that end; so does a
+#: proxy.
 PACED_S = 5.0
 
 

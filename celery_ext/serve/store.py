@@ -52,7 +52,7 @@ class Answers(StorePart):
 
         Args:
             key: Identifies the request, together with who sent it.
-            digest: Of its content. The same key with another digest is an error of whoever sent it.
+            digest: Of its content. The same key with another digest is an error of its sender.
         """
         name = uuid4().hex
         of = {"name": name, "digest": digest}

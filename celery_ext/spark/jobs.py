@@ -27,7 +27,7 @@ def job(
     Args:
         broker: Broker URL, or several URLs; or an app, whose broker it is. Unlike in options of the data source, a URL
             may have a password.
-        job_id: Name of the job, as of the option ``job_id``. A micro-batch of a stream is ``QUERY/BATCH``, with the id
+        job_id: Name of the job, as in the option ``job_id``. A micro-batch of a stream is ``QUERY/BATCH``, with the id
             of the query. A progress of a query stands for its micro-batch, and a query for its last progress.
         transport_options: Transport options, such as ``global_keyprefix``. They override those of the app.
 

@@ -141,7 +141,7 @@ class BulkJobs(StorePart):
     def claim_ids(self, job: JobRun, ids: Sequence[str]) -> Enqueued:
         """Claims ids, so that the job sends nothing more under them, to whichever queue.
 
-        A part of the job does not know of this: whoever sends asks ``excluded`` before and after.
+        A part of the job does not know of this: a sender asks ``excluded`` before and after.
 
         Args:
             job: The run, which has begun.

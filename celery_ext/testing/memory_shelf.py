@@ -49,7 +49,7 @@ class Shelf:
         queues: Names of the queues that hold or held messages.
         refused: Ids whose delay chains take no step.
         chains: Ids of delay chains that are known.
-        lock: Whoever reads and then changes messages holds it.
+        lock: A caller that reads and then changes messages holds it.
         changes: How often a message was added, moved or removed.
     """
 

@@ -163,7 +163,7 @@ class Sending:
         """Sends a task, with the arguments and the result of ``Celery.send_task``.
 
         A countdown becomes an eta by the clock of the test. An eta comes later by all that the test has skipped,
-        because whoever made it has read the clock of the process.
+        because its maker has read the clock of the process.
         """
         self.clock.begin()  # a move before the first call is part of what the test prepares
         called_s = self.clock.now_s()  # first: the preparation may take long

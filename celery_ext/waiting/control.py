@@ -116,7 +116,7 @@ def run_now(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome |
     """Sends waiting tasks to their queues before they are due.
 
     Returns:
-        ``transferred``, ``not_delayed`` or ``unreadable``, as of ``reschedule``; for several ids, a dict.
+        ``transferred``, ``not_delayed`` or ``unreadable``, as in ``reschedule``; for several ids, a dict.
 
     Raises:
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may have been sent.

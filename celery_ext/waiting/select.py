@@ -140,7 +140,7 @@ def _is_empty(due_after: datetime | None, due_before: datetime | None) -> bool:
 
 
 class Selected:
-    """Waiting tasks of an app that meet some conditions, as of ``select``. Each use looks at what waits then.
+    """Waiting tasks of an app that meet some conditions, as in ``select``. Each use looks at what waits then.
 
     Iterating yields each as a ``DelayedTask``, the next due first, a page at a time: the tasks may be any number, and
     may be changed meanwhile. It is no snapshot: it may or may not yield a task that comes or goes meanwhile.

@@ -152,7 +152,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
         """Notes bindings. It does not wait for a node that is away, nor for a full one: they are noted later."""
         self._bind_at = monotonic() + BIND_S
         self._binder = self._get_client()(connection_pool=self.pool.aside())
-        # Whoever runs a transaction waits for its node as long as for any reply.
+        # A caller of a transaction waits for its node as long as for any reply.
         self._binder.pipeline = partial(self._binder.pipeline, transaction=False)
         try:
             for binding in list(self._unbound):

@@ -133,7 +133,9 @@ class QueueFetcher:
         if not self._has_failed:
             logger.warning(
                 "messages of queue %r cannot be taken now, and are tried again: %s: %s",
-                *(self._queue, type(error).__name__, error),
+                self._queue,
+                type(error).__name__,
+                error,
             )
         self._has_failed, pause_s = True, self._backoff.failed()
         self._retry_at = monotonic() + pause_s

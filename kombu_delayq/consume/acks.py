@@ -112,7 +112,8 @@ def _report(missing: Sequence[str]) -> None:
         logger.warning(
             "%d messages were acknowledged that this consumer no longer held: others had or have them, too. The first "
             "has the delivery tag %s",
-            *(len(missing), missing[0]),
+            len(missing),
+            missing[0],
         )
 
 

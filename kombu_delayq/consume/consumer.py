@@ -259,13 +259,16 @@ class Consumer:
                 "Redis does not know the lease of consumer %s, which should not have ended yet: Redis has lost data, "
                 "as with FLUSHALL or a failover, a clock was set, or its subscription was gone for seconds. %d "
                 "messages are in the consumer's hands. It goes on under another name",
-                *(lease.name, count),
+                lease.name,
+                count,
             )
         else:
             logger.warning(
                 "consumer %s was silent for longer than consumer_ttl, %g s, and counts as dead: the %d messages in its "
                 "hands go back to their queues, and run twice. It goes on under another name",
-                *(lease.name, store.options.consumer_ttl, count),
+                lease.name,
+                store.options.consumer_ttl,
+                count,
             )
         self._leases[group] = _Lease(_new_name())
 
@@ -276,7 +279,7 @@ class Consumer:
             _note(store, group)
         tags = self._tags_in(store, group)
         has_lease = store.consumers.heartbeat(
-            *(lease.name, queues, tags), group=group, is_new=is_new, subscribed=lease.name in self.subscribed
+            lease.name, queues, tags, group=group, is_new=is_new, subscribed=lease.name in self.subscribed
         )
         if has_lease:
             lease.grant(sent_at)

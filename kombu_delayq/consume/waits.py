@@ -95,7 +95,8 @@ class WaitBudget:
             logger.warning(
                 "Redis refuses CLIENT UNBLOCK (%s): waits for messages last %g s at most. A message that comes to a "
                 "consumer in its last wait, before it is busy or stops, is back in its queue after that time",
-                *(reply, SHORT_WAIT_S),
+                reply,
+                SHORT_WAIT_S,
             )
 
 
@@ -199,7 +200,7 @@ class Waits:
 
     @property
     def arrived(self) -> set[InFlight]:
-        """The in-flight lists that may have messages. Who empties them calls ``emptied``."""
+        """The in-flight lists that may have messages. A caller that empties them calls ``emptied``."""
         return self._arrived.copy()
 
     def wait(self, store: "DelayStore", consumer: str, queues: Sequence[str]) -> None:

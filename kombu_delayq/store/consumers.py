@@ -96,8 +96,8 @@ class Consumers(StorePart):
     def drop_idle(self, queues: Sequence[str]) -> list[str]:
         """Makes slot groups unknown that had consumers and have none any more, and of which nothing is in hand.
 
-        At most four round trips. The name leaves first. Who becomes a consumer meanwhile notes the name before it takes
-        its lease and again after that, so one of the two sees the other.
+        At most four round trips. The name leaves first. A process that becomes a consumer then notes the name before it
+        takes its lease and again after that, so one of the two sees the other.
 
         Args:
             queues: Some hundred of ``slot_groups``; the only one on a plain server is always known.

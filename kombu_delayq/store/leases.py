@@ -17,7 +17,7 @@ from kombu_delayq.text import as_bytes, as_text
 
 
 class Lease(NamedTuple):
-    """Who leads the transfer.
+    """The transfer worker that leads.
 
     Attributes:
         leader: Name of the leading transfer worker.

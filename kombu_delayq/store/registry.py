@@ -26,9 +26,9 @@ _NOT_FIRST = frozenset(("head", "behind", "due", "gone", "waits", "cancelled", "
 class QueueRegistry:
     """Registers the queues in which messages wait: transfer workers look only at these.
 
-    The names are in another slot than a queue. So whoever brings the first message into a queue adds the name after
-    that, and ``Queues.forget_empty`` removes the name of a queue without messages, looks again, and adds it back if
-    there is a message now. Whichever comes later finds the other's work done, so a queue with messages has its name.
+    The names are in another slot than a queue. So a caller that brings the first message into a queue adds the name
+    after that, and ``Queues.forget_empty`` removes the name of a queue without messages, looks again, and adds it back
+    if there is a message now. Whichever comes later finds the other's work done, so a queue with messages has its name.
     Between the two, the leading transfer worker has heard of the message. If a publisher dies there, the next message
     after ``NOTED_S`` brings the name, and so does a consumer of the queue.
 

@@ -9,7 +9,8 @@ from kombu_delayq.text import as_bytes, as_text
 PAGE = 200
 #: The layout of messages that wait in a journal beside Redis.
 JOURNAL = "journal"
-#: What has become of a task: it is to be tried again, has failed for good, or is a dead letter. Who sees it counts it.
+#: What has become of a task: it is to be tried again, has failed for good, or is a dead letter. The process that sees
+#: it counts it.
 Outcome: TypeAlias = Literal["retried", "failed", "dead"]
 #: Fields of tuples that logs must not get, because a task's arguments are in them.
 _BODIES = frozenset(("body", "message", "note"))

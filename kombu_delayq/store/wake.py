@@ -1,4 +1,4 @@
-"""Who hears of it when the next message of a queue is another one."""
+"""Hears of it when the next message of a queue is another one."""
 
 from collections.abc import Callable, Iterable
 from math import isfinite

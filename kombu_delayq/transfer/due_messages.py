@@ -133,7 +133,8 @@ class DueMessages:
             self._refused.add(delayed)
             logger.error(
                 "delayed messages of queue %r stay where they are, and are tried again: %s",
-                *(delayed.queue, readable(error)),
+                delayed.queue,
+                readable(error),
             )
 
     def _report(self, queue: str, done: Transferred) -> None:
@@ -152,7 +153,11 @@ def _warn_of_other_layout(store: DelayStore, delayed: DelayedQueue) -> None:
         "queue %r has delayed messages in the layout %r, while the transport option layout is %r here: both are "
         "delivered, but not found here by their ids. Set the option alike everywhere and, with all processes stopped, "
         "move them with `delayq convert %s --to %s`",
-        *(delayed.queue, delayed.layout, store.layout, readable(delayed.queue), store.layout),
+        delayed.queue,
+        delayed.layout,
+        store.layout,
+        readable(delayed.queue),
+        store.layout,
     )
 
 

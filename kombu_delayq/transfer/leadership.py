@@ -77,7 +77,8 @@ class Leadership:
             logger.info("transfer worker %s %s", self._name, what)
         self.registered = set(lease.queues)
         self._is_silent = False
-        # It may have heard of a queue that its publisher could not register. Who finds messages there registers it.
+        # It may have heard of a queue that its publisher could not register. A worker that finds messages there
+        # registers it.
         return [*lease.queues, *(known - self.registered), *self._queues()]
 
     def _note_silence(self, error: Exception) -> None:
@@ -86,7 +87,9 @@ class Leadership:
             self._is_silent = True
             logger.warning(
                 "transfer worker %s cannot ask who leads, and goes on with the %d queues that it knows: %s",
-                *(self._name, len(self.registered), error),
+                self._name,
+                len(self.registered),
+                error,
             )
         if self._rank is None:
             self._rank = LAST_RANK

@@ -40,7 +40,8 @@ class Pruning:
             if dropped:
                 logger.info(
                     "queue %r: %d dead letters are dropped, older than dead_letter_ttl or beyond dead_letter_max",
-                    *(readable(queue), dropped),
+                    readable(queue),
+                    dropped,
                 )
             if dropped >= MOST_PRUNED:
                 self._next_at = monotonic() + PRUNE_ON_S

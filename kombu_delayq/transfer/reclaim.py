@@ -269,7 +269,8 @@ def _report(store: DelayStore, lease: ConsumerLease, returned: _Returned) -> Non
     if lease.is_http:
         logger.warning(
             "lease %s of a consumer over HTTP has ended before all of its messages were acknowledged. Of these, %s",
-            *(readable(lease.name), "; ".join(_fates(store, returned)) or "nothing was left"),
+            readable(lease.name),
+            "; ".join(_fates(store, returned)) or "nothing was left",
         )
         return
     logger.warning(

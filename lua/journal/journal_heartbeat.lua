@@ -3,7 +3,7 @@
 -- ARGV journal_id  of the journal
 -- ARGV token       of the caller
 -- ARGV heartbeat   as the journal has it
--- ARGV compared    the server whose data the caller has compared with the journal, as of this script; '' for none
+-- ARGV compared    the server whose data the caller has compared with the journal, as in this script; '' for none
 -- Returns {word, token of the marker or '', now, the server's id if it is to be compared, else ''}; word is 'sound';
 -- or, with nothing changed, 'lost', 'other', 'superseded', or 'behind' (Redis was set back to an older state)
 -- Atomic: only the promoter that leads sets the heartbeat.

@@ -5,8 +5,8 @@
 -- ARGV hold    NUMBER  how long the caller may work before another may claim, ms
 -- ARGV ttl     how long the key is kept, ms
 -- Returns {word, when the key was first claimed, ms since the epoch, answer or ''}; word is 'first' (nobody claimed it
--- before), 'again' (whoever claimed it has gone without an answer), 'kept' (here is the answer); or, with nothing
--- changed, 'running' (another works on it) or 'other' (the key came with another request)
+-- before), 'again' (the caller that claimed it has gone without an answer), 'kept' (here is the answer); or, with
+-- nothing changed, 'running' (another works on it) or 'other' (the key came with another request)
 -- Atomic: at any moment one caller works on a key.
 -- Cost: O(1)
 -- @include clock

@@ -53,7 +53,7 @@ def changed_message(content: bytes = b"[[1], {}, {}]", **changes: Any) -> Messag
 
 
 def plain_message(body: Any = "hello", **properties: Any) -> Message:
-    """Publishes with a plain kombu producer; keywords as of ``Producer.publish``."""
+    """Publishes with a plain kombu producer; keywords as in ``Producer.publish``."""
     empty_broker()
     app = Celery("published", broker="memory://", set_as_current=False)
     with app.connection_for_write() as connection:

@@ -139,7 +139,8 @@ def _rate(text: str) -> float:
 @dead_letter_queues_argument
 @letter_filter_options
 @click.option(
-    *("--to-queue", "to"),
+    "--to-queue",
+    "to",
     metavar="NAME",
     type=queue_name,
     help="Send the letters to this queue instead of the queue from which they came.",

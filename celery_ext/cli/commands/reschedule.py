@@ -44,7 +44,10 @@ def reschedule(
     words = {**WORDS, "transferred": "due already, sent to be run"}
     if are_selected(ids, queues, criteria):
         change(
-            *(broker, queues, criteria, lambda now_ms: BulkAction("reschedule", due_at(now_ms))),
+            broker,
+            queues,
+            criteria,
+            lambda now_ms: BulkAction("reschedule", due_at(now_ms)),
             question="Reschedule",
             label="rescheduling",
             yes=yes,
@@ -55,7 +58,10 @@ def reschedule(
         now_ms = store.now_ms()
         due_ms = due_at(now_ms)
         counts = act_on_ids(
-            *("reschedule", ids, by_id.reschedule(store, read_ids(ids), due_ms), "rescheduling"),
+            "reschedule",
+            ids,
+            by_id.reschedule(store, read_ids(ids), due_ms),
+            "rescheduling",
             as_json=as_json,
             words={**words, "rescheduled": f"rescheduled to {when(due_ms, now_ms)}"},
             due=iso_of(due_ms),

@@ -263,7 +263,7 @@ class Proof(Enum):
 
 
 class Visit(NamedTuple):
-    """Who sent a request.
+    """The caller that sent a request.
 
     Attributes:
         caller: Who, and what they may do.

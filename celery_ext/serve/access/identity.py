@@ -37,7 +37,7 @@ OPERATING = frozenset(Action) - {Action.ENQUEUE, Action.CONSUME}
 
 @dataclass(frozen=True)
 class Caller:
-    """Whoever sent a request.
+    """The caller that sent a request.
 
     Attributes:
         name: Name of the token, or of the user whom a proxy or the mounting app names; shown in the audit.
@@ -106,9 +106,9 @@ class Caller:
         return [name for name in names if _is_like(name, self.queues)]
 
 
-#: Whoever calls a server that asks for no token: someone on this machine, who may look.
+#: The caller of a server that asks for no token: someone on this machine, who may look.
 LOCAL = Caller("local", READING)
-#: Whoever did not prove who they are, where that is needed.
+#: A caller that did not prove its identity, where that is needed.
 NOBODY = Caller("", frozenset())
 
 

@@ -212,7 +212,9 @@ class Publisher:
             except StoreUnavailable as error:  # before Redis got anything
                 logger.warning(
                     "%s tasks could not be enqueued: the %s's database fails: %s",
-                    *(len(offers), error.feature, type(error).__name__),
+                    len(offers),
+                    error.feature,
+                    type(error).__name__,
                 )
                 detail = f"the database of the {error.feature} does not answer, so the task may be enqueued or not"
                 return unavailable(detail, f"{error.feature}-unavailable", outcome="unknown")

@@ -25,7 +25,7 @@ from kombu_delayq.store.types import ConsumerLease
 
 #: Rows of the table of queues, and of that of consumers.
 ROWS = 25
-#: All is not well while the latest dead letter is younger than this, in ms. Who leaves older ones has seen them.
+#: All is not well while the latest dead letter is younger than this, in ms. A user who leaves older ones has seen them.
 RECENT_MS = 86_400_000
 #: What the page calls what is bad about a server, by the check that has found it.
 _OF_SERVERS = {

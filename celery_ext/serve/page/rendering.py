@@ -145,7 +145,7 @@ class View:
 
     @property
     def caller(self) -> Caller | None:
-        """Who sent the request; None if nobody knows."""
+        """The name of the caller; None if nobody knows."""
         return getattr(self.request.state, "caller", None)
 
     @property

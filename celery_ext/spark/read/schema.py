@@ -48,7 +48,7 @@ def check_schema(schema: StructType, names: Iterable[str] | None) -> None:
     """Checks a schema, which may come from the user.
 
     Args:
-        schema: The schema, as of ``.schema(...)``.
+        schema: The schema, as in ``.schema(...)``.
         names: Value of the option ``columns``, or None.
 
     Raises:

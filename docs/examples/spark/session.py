@@ -83,4 +83,4 @@ def options(about: str | None) -> argparse.ArgumentParser:
 
 def add_speed_up(parser: argparse.ArgumentParser) -> None:
     """Lets a job be told how many times faster the time goes."""
-    parser.add_argument("--speed-up", type=float, default=60, metavar="N", help="as of orders.py (default 60)")
+    parser.add_argument("--speed-up", type=float, default=60, metavar="N", help="as in orders.py (default 60)")

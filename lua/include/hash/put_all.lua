@@ -50,7 +50,7 @@ local function put_new(keys, rows)
   return true
 end
 
--- Stores messages, each as `put` does; again: as of `put`. Fields of a row: id, due, priority, body. Returns how many
+-- Stores messages, each as `put` does; again: as in `put`. Fields of a row: id, due, priority, body. Returns how many
 -- were offered, repeated and renamed, by these words. Cost O(log N) a message.
 local function put_all(keys, rows, again)
   local count = { offered = 0, repeated = 0, renamed = 0 }

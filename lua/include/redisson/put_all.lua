@@ -1,6 +1,6 @@
 -- @include put
 
--- Stores messages, each as `put` does; again: as of `put`. Fields of a row: id, due, priority, body. Returns how many
+-- Stores messages, each as `put` does; again: as in `put`. Fields of a row: id, due, priority, body. Returns how many
 -- were offered, repeated and renamed, by these words. Cost O(log N) a message.
 local function put_all(keys, rows, again)
   local count = { offered = 0, repeated = 0, renamed = 0 }

@@ -24,7 +24,7 @@ local function count_minute(counts, now, kind, number)
   end
 end
 
--- Counts messages that were transferred. late: how late they were, as of `late_by`, where the first was not punctual.
+-- Counts messages that were transferred. late: how late they were, as in `late_by`, where the first was not punctual.
 local function count_delivered(counts, now, moved, late)
   if moved > 0 then
     count_minute(counts, now, 'delivered', moved)

@@ -48,7 +48,10 @@ def buried(proj: Proj, count: int = 1) -> list[Any]:
         ("raise", {}, "failed", "ValueError: no such order"),
         ("kill", {}, "worker lost", "WorkerLostError: Worker exited prematurely: signal 9 (SIGKILL)"),
         pytest.param(
-            *("exit", {}, "worker lost", "WorkerLostError: Worker exited prematurely"),
+            "exit",
+            {},
+            "worker lost",
+            "WorkerLostError: Worker exited prematurely",
             marks=pytest.mark.skipif(celery.__version__ < "5.7", reason="before, Celery loses sight of such a task"),
         ),
         ("hang", {"time_limit": 5}, "time limit exceeded", "TimeLimitExceeded: "),

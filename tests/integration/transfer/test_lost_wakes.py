@@ -67,7 +67,7 @@ def test_a_redis_that_is_far_away(
 def test_a_user_without_the_channel_is_served_by_polls(make_proj: MakeProj, own_server: PrivateRedis) -> None:
     """Where an ACL forbids the channel of announcements, tasks run once and in time, and the log says so once."""
     own_server.client().execute_command(
-        *("ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", "resetchannels", "&/0.celery.pidbox")
+        "ACL", "SETUSER", "app", "on", ">secret", "~*", "+@all", "resetchannels", "&/0.celery.pidbox"
     )
     proj = make_proj(own_server, broker_url=f"redis://app:secret@127.0.0.1:{own_server.port}/0")
     worker = proj.worker()

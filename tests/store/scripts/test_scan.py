@@ -62,7 +62,7 @@ def test_ids_bodies_and_lengths_are_those_of_browse(store: DelayStore) -> None:
 @redisson_only
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_of_another_client_is_as_of_browse(store: DelayStore, message: bytes) -> None:
-    """Whatever another client has offered, in either layout of entry, id, body and priority are as of ``browse``."""
+    """Whatever another client has offered, in either layout of entry, id, body and priority are as in ``browse``."""
     offer(store, 1, message)
     offer(store, 2**52, message, old=True)
     store.client.zadd(store.keys.timeout("q"), dict.fromkeys([b"", b"\x07", b"\x08" * 17], FUTURE_MS + 1))

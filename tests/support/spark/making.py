@@ -71,7 +71,7 @@ def builder_of(
 
 
 def made_of(batch: pa.RecordBatch, settings: AppSettings | None = None, **how: Any) -> BatchMessages:
-    """Makes the messages of a batch; ``how`` as of ``builder_of``."""
+    """Makes the messages of a batch; ``how`` as in ``builder_of``."""
     return builder_of(batch.schema, settings, **how).build(batch)
 
 

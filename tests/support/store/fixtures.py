@@ -14,7 +14,7 @@ from tests.support.store.keyspace import Ear, ear_of
 from tests.support.store.layouts import TESTED
 from tests.support.store.tuned import tuned
 
-#: Makes another store on the test's database; keywords as of DelayStore, and options.
+#: Makes another store on the test's database; keywords as in DelayStore, and options.
 MakeStore = Callable[..., DelayStore]
 
 

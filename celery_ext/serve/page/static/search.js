@@ -65,7 +65,7 @@ export function beginSearch() {
   const table = document.querySelector("[data-tasks][data-search]");
   if (!table) return;
   const here = new URL(location.href);
-  here.searchParams.delete("stream"); // whoever gets this address may have no script
+  here.searchParams.delete("stream"); // a reader with this address may have no script
   history.replaceState(null, "", here);
   search(table);
 }

@@ -90,7 +90,7 @@ class Demo:
         rows: Number of reminders.
         first: How many of them are due in the first minute.
         days: Over how many days the others are due.
-        how: How they are written, as of ``reminders.schedule``.
+        how: How they are written, as in ``reminders.schedule``.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def test_duplicates_are_kept_in_each_tier(make_journaled: MakeJournaled) -> None
     for due_ms in (time() * 1000 + HOUR_MS, time() * 1000 + 40 * DAY_MS):
         for body in (b'{"a": 1}', b'{"a": 2}'):
             store.delivery.offer(
-                "q", Offer("duplicate", repr(due_ms), 0, body + b" " * (due_ms > time() * 1000 + DAY_MS))
+                "q", Offer("duplicate", repr(due_ms), 0, body + (b" " if due_ms > time() * 1000 + DAY_MS else b""))
             )
     assert len(rows(store, "duplicate")) == 2
     assert len(in_redis(store)) == 2

@@ -25,7 +25,9 @@ def test_a_task_has_everything_to_run_it(app: Celery, consumer: HttpConsumer) ->
     """Name, id, arguments, priority, expiry and own headers are there, as JSON of the documented shape."""
     expires = datetime.now(UTC) + timedelta(hours=1)
     app.send_task(
-        *("orders.pack", (1, "ü 😀", None), {"deep": [{"a": 1.5}]}),
+        "orders.pack",
+        (1, "ü 😀", None),
+        {"deep": [{"a": 1.5}]},
         queue="orders",
         task_id="id",
         priority=6,
