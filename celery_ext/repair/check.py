@@ -10,8 +10,8 @@ from celery_ext.repair.strays import Strays, put_back
 from kombu_delayq.message.due import eta_of
 from kombu_delayq.message.fields import fault_of, read
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.hash_layout import body_of, id_of
-from kombu_delayq.store.redisson_layout import mark_of, own_id
+from kombu_delayq.store.hash_layout import body_of
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.text import as_text
 
 #: How many ids of each kind of damage are kept as examples.
@@ -124,7 +124,7 @@ def _check_index(store: DelayStore, findings: Findings, unnamed: set[bytes], *, 
     for members in part.index_pages(findings.queue):
         states = part.repair_index(findings.queue, members, mend=mend)
         for member, state in zip(members, states, strict=True):
-            identity = id_of(member) if store.layout == "hash" else own_id(mark_of(member), b"")
+            identity = LAYOUT_OF[store.layout].id_in(member)
             if state == "lost":
                 findings.note("lost", identity)
             elif state == "unnamed":

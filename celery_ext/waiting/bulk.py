@@ -20,15 +20,13 @@ from celery_ext.waiting.selection import Selection
 from kombu_delayq.audit import audited
 from kombu_delayq.errors import DelayTooLong, quoted
 from kombu_delayq.message.due import iso_of
-from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, is_step
-from kombu_delayq.store.types import JOURNAL, DelayedQueue, Part, Scanned, Waiting
+from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.lookup import MAX_BYTES, is_step
+from kombu_delayq.store.types import DelayedQueue, Part, Scanned, Waiting
 from kombu_delayq.text import as_bytes, as_text
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
-
-#: How many messages one call reads without their bodies, by layout: in list layout the index has the bodies.
-IDS_A_CALL = {"hash": 500, "redisson": 250, JOURNAL: 500}
 
 
 class Place(NamedTuple):
@@ -176,7 +174,7 @@ def pages(
     """Yields id, due time in ms, and stored bytes of the messages in the range of a filter, a page at a time."""
     part, read = Part(delayed.queue, layout=delayed.layout), None
     while read is None or read.more:
-        read = store.scan.scan(part, read, selection.from_ms, selection.to_ms, IDS_A_CALL[delayed.layout])
+        read = store.scan.scan(part, read, selection.from_ms, selection.to_ms, LAYOUT_OF[delayed.layout].read_a_call)
         yield _rows_of(store, part, read)
 
 
@@ -355,7 +353,7 @@ class Bulk:
                 for identity, _, length in rows:
                     if self._snapshot.find(delayed.queue, identity) is None:
                         continue
-                    if ids and (len(ids) >= CHANGES_A_CALL[delayed.layout] or size + length > MAX_BYTES):
+                    if ids and (len(ids) >= LAYOUT_OF[delayed.layout].changes_a_call or size + length > MAX_BYTES):
                         yield delayed, ids
                         ids, size = [], 0
                     ids.append(identity)

@@ -1,7 +1,16 @@
-"""Reads the marks that scripts put before ids and bodies, and the suffixes behind ids.
+"""The default layout: marks that scripts put before ids and bodies, and suffixes behind ids.
 
 Source: ``lua/include/hash/marks.lua``.
 """
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layout import Layout
+
+if TYPE_CHECKING:
+    from kombu_delayq.redis.commands import RedisCommands
 
 _MARK = b"\x7f"
 #: Length of a mark with the order in it; in a body, the digit of the priority follows.
@@ -53,3 +62,33 @@ def without_suffix(stored: bytes) -> bytes:
 def shared_id(stored: str) -> str | None:
     """Returns the id without suffix of a message that is stored beside another of the same id; None for others."""
     return stored[:-_DUPLICATE_SUFFIX] if stored[-_DUPLICATE_SUFFIX:][:1] == "~" else None
+
+
+def _values(client: "RedisCommands", keys: Keys, queue: str, members: Sequence[bytes]) -> list[bytes | None]:
+    found: list[bytes | None] = client.ask("HMGET", keys.bodies(queue), *map(id_of, members))
+    missing = [at for at, body in enumerate(found) if body is None]
+    if missing:
+        still = client.ask("ZMSCORE", keys.due(queue), *(members[at] for at in missing))
+        for at, score in zip(missing, still, strict=True):
+            found[at] = None if score is None else b""
+    return found
+
+
+HASH = Layout(
+    is_shared=False,
+    read_a_call=500,
+    changes_a_call=100,
+    batch_share=1,
+    bytes_share=1,
+    due=Keys.due,
+    channel=lambda keys, _: keys.wake,
+    kept_ms=float,
+    cursor=bytes,
+    bodies=_values,
+    ids=lambda _client, _keys, _queue, members: list(map(id_of, members)),
+    id_in=id_of,
+    kept=bytes,
+    priority=lambda _, value: priority_of(value),
+    length=length_of,
+    body=body_of,
+)

@@ -17,7 +17,7 @@ from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.client import Into, Lists
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.types import JOURNAL, Waiting, hidden, rows_of, waiting_of
+from kombu_delayq.store.types import Waiting, hidden, rows_of, waiting_of
 from kombu_delayq.text import as_bytes, as_text, digest, readable
 
 logger = get_logger(__name__)
@@ -36,8 +36,6 @@ Find = Callable[[str, Sequence[str]], Call[list[Any]]]
 MAX_DUPLICATES = 100
 #: So many queues in which nothing waits any more are searched.
 SPARE_QUEUES = 20
-#: Largest number of messages that one call changes, by layout: in list layout each costs Redis a few times more.
-CHANGES_A_CALL = {"hash": 100, "redisson": 30, JOURNAL: 100}
 
 
 def warn_not_ended(error: BaseException) -> None:
@@ -352,7 +350,7 @@ class Lookup(StorePart):
                 raise
             warn_not_ended(error)
         self._client.send([("ZREM", self._keys.chains, *map(as_bytes, chains))])
-        for page in pages(chains, CHANGES_A_CALL["hash"]):
+        for page in pages(chains, LAYOUT_OF["hash"].changes_a_call):
             later = self.get([queue], page)
             steps = [(one, "") for found in later.values() for one in found if is_step(one)]
             self.discard(queue, steps)
@@ -362,7 +360,7 @@ class Lookup(StorePart):
     ) -> list[str]:
         """Runs a script for messages of one queue, some at a time."""
         words: list[str] = []
-        most = CHANGES_A_CALL[self._client.layout]
+        most = LAYOUT_OF[self._client.layout].changes_a_call
         for part in pages(items, most, MAX_BYTES, lambda item: len(item[0].body or b"")):
             words += self._client.run(call([item for _, item in part]))
         return words

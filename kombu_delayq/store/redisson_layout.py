@@ -1,13 +1,20 @@
-"""Reads the entries of Redisson's layout.
+"""Redisson's layout, and how its entries are read.
 
 Source: ``lua/include/redisson/entry.lua`` and ``lua/include/redisson/names.lua``.
 """
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil, isfinite
+from typing import TYPE_CHECKING
 
 from kombu_delayq.message.fields import headers_of, properties_of, read
+from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layout import Layout
+
+if TYPE_CHECKING:
+    from kombu_delayq.redis.commands import RedisCommands
 
 _OURS, _LENGTH, _MARK, _PRIORITY = 7, 8, 9, 5
 _NAMED = b"\0n"
@@ -78,3 +85,32 @@ def own_id(mark: bytes, message: bytes) -> bytes:
             with suppress(UnicodeEncodeError):
                 return identity.encode(errors="surrogateescape")
     return b"entry-" + mark[:_LENGTH].hex().encode()
+
+
+def _names(client: "RedisCommands", keys: Keys, queue: str, members: Sequence[bytes]) -> list[bytes]:
+    marks = list(map(mark_of, members))
+    named = client.ask("HMGET", keys.ids(queue), *map(named_field, marks))
+    return [
+        name if name is not None else own_id(mark, message_of(member) or b"")
+        for name, mark, member in zip(named, marks, members, strict=True)
+    ]
+
+
+REDISSON = Layout(
+    is_shared=True,
+    read_a_call=250,  # the index has the bodies
+    changes_a_call=30,  # each change costs Redis a few times more
+    batch_share=2,  # an entry costs Redis more: to remove it, Redis also reads other entries
+    bytes_share=16,
+    due=Keys.timeout,
+    channel=Keys.channel,
+    kept_ms=whole_ms,
+    cursor=cursor_of,
+    bodies=lambda _client, _keys, _queue, members: [message_of(member) or b"" for member in members],
+    ids=_names,
+    id_in=lambda member: own_id(mark_of(member), b""),
+    kept=mark_of,
+    priority=priority_of,
+    length=lambda _, length: length,
+    body=bytes,
+)

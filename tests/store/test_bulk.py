@@ -9,11 +9,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, take_snapshot
-from celery_ext.waiting.bulk import IDS_A_CALL
 from kombu_delayq.errors import AnswerLost, DelayTooLong
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.lookup import CHANGES_A_CALL, Change
+from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.messages import changed_message
 from tests.support.store.fixtures import MakeStore
@@ -78,7 +78,7 @@ def test_every_message_of_the_snapshot_gets_it(
     bulk = Bulk(taken(store, selection), action)
     assert bulk.run(store, progress=lambda *done: told.append(done))
     assert bulk.outcomes == {outcome: 500}
-    assert told[0] == (CHANGES_A_CALL[store.layout], 500)
+    assert told[0] == (LAYOUT_OF[store.layout].changes_a_call, 500)
     assert told[-1] == (500, 500)
     assert dues(store) == {"early": -1, **left, "late": 36}
     assert dues(store, "p") == left
@@ -118,7 +118,10 @@ def test_a_message_that_moves_within_the_range_is_still_meant(store: DelayStore,
     bulk = Bulk(taken(store, Selection(to_ms=FUTURE_MS + 2 * HOUR_MS)), action)
 
     def stop() -> bool:
-        for done, name, due_ms in ((0, "010", FUTURE_MS + 699.5), (CHANGES_A_CALL[store.layout], "650", FUTURE_MS - 5)):
+        for done, name, due_ms in (
+            (0, "010", FUTURE_MS + 699.5),
+            (LAYOUT_OF[store.layout].changes_a_call, "650", FUTURE_MS - 5),
+        ):
             if bulk.done == done:
                 [message] = store.lookup.get(["q"], [name])[name]
                 assert store.lookup.reschedule("q", [Change(message, due_ms, message.body or b"")]) == ["rescheduled"]
@@ -139,8 +142,8 @@ def test_it_stops_and_goes_on(store: DelayStore, action: BulkAction) -> None:
     stops = 0
     while not bulk.run(store, stop=lambda before=bulk.done: bulk.done > before):  # type: ignore[misc]
         stops += 1
-        assert bulk.done == CHANGES_A_CALL[store.layout] * stops
-    assert stops == 449 // CHANGES_A_CALL[store.layout]
+        assert bulk.done == LAYOUT_OF[store.layout].changes_a_call * stops
+    assert stops == 449 // LAYOUT_OF[store.layout].changes_a_call
     assert (bulk.done, bulk.of) == (450, 450)
     assert set(dues(store).values()) <= {500, *(store_kept(store, n / 10) + HOUR_MS for n in range(450))}
     assert len(dues(store)) == (0 if action in (CANCEL, RUN) else 450)
@@ -174,7 +177,7 @@ def test_an_answer_that_is_lost_makes_nothing_happen_twice(
     assert bulk.done == 0
     assert bulk.run(store)
     if action in (CANCEL, RUN):
-        assert bulk.outcomes["gone"] == CHANGES_A_CALL[store.layout]
+        assert bulk.outcomes["gone"] == LAYOUT_OF[store.layout].changes_a_call
         assert dues(store) == {}
         assert store.client.llen("q") == (150 if action is RUN else 0)
     else:
@@ -319,7 +322,7 @@ def test_a_wrong_action_is_named(given: tuple[Any, ...], complaint: str) -> None
 
 def test_few_of_many_are_changed_in_few_calls(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of several pages are read and changed together."""
-    count = 3 * IDS_A_CALL[store.layout]
+    count = 3 * LAYOUT_OF[store.layout].read_a_call
     names = ["shop.few" if n % 100 == 0 else "shop.many" for n in range(count)]
     offers = [task(f"{n:04}", FUTURE_MS + n, name) for n, name in enumerate(names)]
     for start in range(0, count, 100):

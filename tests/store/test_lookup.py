@@ -11,7 +11,8 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.lookup import CHANGES_A_CALL, MAX_BYTES, Change, NotSearched
+from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.lookup import MAX_BYTES, Change, NotSearched
 from kombu_delayq.store.types import Waiting
 from tests.support.store.cost import round_trips
 from tests.support.store.keyspace import FUTURE_MS, contents, duplicate_id, in_form, waiting
@@ -165,7 +166,7 @@ def test_hundreds_of_queues_are_searched(store: DelayStore) -> None:
 
 def test_many_or_large_changes_take_several_calls(store: DelayStore) -> None:
     """No call changes more messages than keep Redis busy for a few ms, and none more bytes; each has its word."""
-    most = CHANGES_A_CALL[store.layout]
+    most = LAYOUT_OF[store.layout].changes_a_call
     small = [waiting(f"{n}", FUTURE_MS + n) for n in range(2 * most + 1)]
     large = [waiting(f"large {n}", FUTURE_MS + n, "x" * MAX_BYTES + f"{n}") for n in range(3)]
     store.delivery.offer("q", *small)

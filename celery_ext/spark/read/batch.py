@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from celery_ext.spark.read.parse import Arguments, Headers, OrdinaryTask, as_json, ordinary, texts, timestamps, valid
 from celery_ext.waiting import DelayedTask
-from kombu_delayq.store import redisson_layout
-from kombu_delayq.store.hash_layout import body_of, length_of, may_be_duplicate, priority_of
+from kombu_delayq.store.hash_layout import may_be_duplicate
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Part, Scanned, Waiting
 from kombu_delayq.text import as_text
 
@@ -35,7 +35,7 @@ class Rows:
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        self._is_redisson = part.layout == "redisson"
+        self._layout = LAYOUT_OF[part.layout]
         # Each list has one entry for each message.
         self._members: list[bytes] = []
         self._dues: list[bytes] = []
@@ -61,8 +61,7 @@ class Rows:
             stored: As of ``Scan.bodies``; None if no column needs them.
         """
         count = len(page.members)
-        # An entry in Redisson's layout has the message in it. Its mark is enough, and may be kept in any number.
-        members = list(map(redisson_layout.mark_of, page.members)) if self._is_redisson else page.members
+        members = list(map(self._layout.kept, page.members))
         columns: tuple[Sequence[Any], ...]
         columns = members, page.dues, page.lengths, ids or [b""] * count, stored or [None] * count
         if stored is not None:
@@ -101,12 +100,10 @@ class Rows:
         return pa.array([head.eta for head in self._heads], pa.string())
 
     def _priority_column(self) -> pa.Array:
-        if self._is_redisson:
-            marks = zip(self._members, self._stored, strict=True)
-            priorities = [redisson_layout.priority_of(mark, body) if body else None for mark, body in marks]
-        else:
-            priorities = [priority_of(value) if value else None for value in self._stored]
-        return pa.array(priorities, pa.int32())
+        stored = zip(self._members, self._stored, strict=True)
+        return pa.array(
+            [self._layout.priority(member, value) if value else None for member, value in stored], pa.int32()
+        )
 
     def _retries_column(self) -> pa.Array:
         return pa.array([head.retries for head in self._heads], pa.int32())
@@ -118,19 +115,16 @@ class Rows:
         return texts([kwargs for _, kwargs in self._arguments])
 
     def _size_column(self) -> pa.Array:
-        if self._is_redisson:
-            return pa.array([length or None for length in self._lengths], pa.int32())
         stored = zip(self._members, self._lengths, strict=True)
-        return pa.array([length_of(member, length) if length else None for member, length in stored], pa.int32())
+        lengths = [self._layout.length(member, length) if length else None for member, length in stored]
+        return pa.array(lengths, pa.int32())
 
     def _raw_column(self) -> pa.Array:
         return pa.array(self._bodies, pa.binary())
 
     @cached_property
     def _bodies(self) -> list[bytes | None]:
-        if self._is_redisson:
-            return [body or None for body in self._stored]
-        return [body_of(value) if value else None for value in self._stored]
+        return [self._layout.body(value) if value else None for value in self._stored]
 
     @cached_property
     def _tasks(self) -> list[OrdinaryTask | None]:
