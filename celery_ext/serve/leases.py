@@ -241,7 +241,7 @@ class Leases:
         for message in messages:
             waits.note(queue, message)
         try:
-            waits.flush(self._store.minutes.count_minute)
+            waits.flush(self._store.figures.count_minute)
         except (RedisError, OSError) as error:
             logger.debug("how long messages of queue %r waited is not counted: %s", *map(readable, (queue, str(error))))
 

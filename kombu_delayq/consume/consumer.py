@@ -158,7 +158,7 @@ class Consumer:
         for (queue, outcome), number in counted.items():
             found[queue][outcome] = number
         try:
-            errors = store.minutes.count_minute(found)
+            errors = store.figures.count_minute(found)
         except BaseException:
             self._outcomes.extend(counted.elements())
             raise

@@ -111,7 +111,7 @@ class Heartbeat:
             self._does(self._consumer.leave)
 
     def _report(self) -> None:
-        self._does(lambda store: self._consumer.waits.flush(store.minutes.count_minute))
+        self._does(lambda store: self._consumer.waits.flush(store.figures.count_minute))
         self._does(self._consumer.report)
 
     def _subscribe(self) -> bool:

@@ -22,7 +22,6 @@ from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
-from kombu_delayq.store.minutes import MinuteCounts
 from kombu_delayq.store.nodes import Nodes
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.queues import Queues
@@ -145,7 +144,6 @@ class DelayStore(Store):
         self.scan = Scan(shared, registry)
         self.queues = Queues(shared, registry)
         self.letters = DeadLetters(shared, registry)
-        self.minutes = MinuteCounts(shared, registry)
         self.figures = Figures(shared, registry)
         self.nodes = Nodes(shared, registry)
 

@@ -27,7 +27,7 @@ WAIT_FIELDS = tuple(f"waited:{at}" for at in range(len(WAIT_BOUNDS_S) + 1))
 #: The counters of waits of a queue, in the order of the numbers that ``QueueWaits`` keeps of it.
 _WAITS = (*WAIT_FIELDS, WAITED_S, WAITED_UNKNOWN)
 _SUM_AT, _UNKNOWN_AT = len(WAIT_FIELDS), len(WAIT_FIELDS) + 1
-#: Adds to counters in Redis; see ``MinuteCounts.count_minute``.
+#: Adds to counters in Redis; see ``Figures.count_minute``.
 Count = Callable[[Mapping[str, Mapping[str, int]]], dict[str, Exception]]
 #: A time from here on, in s since the epoch, is none: any program may write numbers that fit no clock and no counter.
 _LATEST_S = 2.0**40

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
@@ -10,6 +10,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 from kombu_delayq.message.pages import pages
 from kombu_delayq.redis.operations import Args, Call, ListKeys, ZSetKey, operation
 from kombu_delayq.redis.replies import Command
+from kombu_delayq.store.client import count_minute
 from kombu_delayq.store.counts import BUCKET_FIELDS, QueueCounts, QueueStats, counts_of
 from kombu_delayq.store.fetching import HeldKeys
 from kombu_delayq.store.part import StorePart
@@ -49,6 +50,22 @@ class Figures(StorePart):
         client = self._client
         replies = self._run_each([stats(due=client.due(queue), ready=client.ready(queue)) for queue in queues])
         return [_stats(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
+
+    def count_minute(self, found: Mapping[str, Mapping[Any, int]]) -> dict[str, Exception]:
+        """Counts what has become of messages; one round trip.
+
+        Args:
+            found: By queue, by how much its counters grow, as ``counts_of`` reads them. Each ``Outcome`` counts in the
+                present minute, too.
+
+        Returns:
+            Of the queues that are not counted, the error.
+        """
+        calls = [
+            count_minute(counters=self._keys.counts(queue), grown=counts.items()) for queue, counts in found.items()
+        ]
+        replies = self._client.run_each(calls)[0] if calls else ()
+        return {queue: reply for queue, reply in zip(found, replies, strict=True) if isinstance(reply, Exception)}
 
     def due_counts(self, queues: Sequence[str], bounds_ms: Sequence[float]) -> dict[str, list[int]]:
         """Counts how many messages of queues come due when.

@@ -116,7 +116,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "disarm": lambda store: store.part(PeriodicStore).disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),
     "close": lambda store: jobs(store).close(JOB),
-    "count_minute": lambda store: store.minutes.count_minute({"q": {"failed": 1}}),
+    "count_minute": lambda store: store.figures.count_minute({"q": {"failed": 1}}),
 }
 
 

@@ -78,7 +78,7 @@ ACTS: dict[str, Callable[[DelayStore], Act]] = {
     "begin": of_begin,
     "enqueue": of_job,
     "finish": of_finish,
-    "count_minute": lambda store: lambda: checked(store.minutes.count_minute({"q": {"waited:0": 1}}).values()),
+    "count_minute": lambda store: lambda: checked(store.figures.count_minute({"q": {"waited:0": 1}}).values()),
 }
 #: Keys for which an operation has another answer, in tests of its own: one queue hides no other, and what takes several
 #: calls is left to Redis's own error.

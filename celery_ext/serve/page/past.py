@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from celery_ext.serve.minutes import MinuteFigures, Minutes, total
 from celery_ext.serve.page.chart import Bars, bars
 from celery_ext.serve.page.figures import number, seconds
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.minutes import Minutes, total
 
 #: Number of bars, and for how many minutes one stands, by the span of the chart of what comes due.
 BARS, MINUTES_A_BAR = 60, {"hour": 1, "day": 24, "month": 24}
@@ -52,7 +52,7 @@ def past(store: DelayStore, queues: Sequence[str], letters: Sequence[str], span:
     """
     a_bar = MINUTES_A_BAR[span]
     count = BARS * a_bar
-    found = store.minutes.read(sorted({*queues, *letters}), now_ms, count)
+    found = store.part(MinuteFigures).read(sorted({*queues, *letters}), now_ms, count)
     sums = total(list(found.values()), count)
     words = "min" if a_bar == 1 else f"{a_bar} min"
     return Past("hour" if a_bar == 1 else "day", "a minute" if a_bar == 1 else words, list(_charts(sums, a_bar, words)))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_ext.serve.minutes import MinuteFigures
 from tests.support.conditions import until_equal
 from tests.support.workers.harness import MakeProj
 
@@ -25,8 +26,8 @@ def test_failures_and_retries_are_counted_for_their_queue(make_proj: MakeProj, p
         store = connection.default_channel.store
 
         def counted() -> tuple[int, int, int, int]:
-            found = store.minutes.read(["q", "dead"], store.now_ms())
+            found = store.part(MinuteFigures).read(["q", "dead"], store.now_ms())
             return sum(found["q"].delivered), sum(found["q"].retried), sum(found["q"].failed), sum(found["dead"].dead)
 
         until_equal(counted, (2, 2, 2, 1))
-        assert sum(store.minutes.read(["q"], store.now_ms())["q"].dead) == 0
+        assert sum(store.part(MinuteFigures).read(["q"], store.now_ms())["q"].dead) == 0

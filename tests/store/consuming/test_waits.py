@@ -38,7 +38,7 @@ def test_each_message_counts_in_the_bucket_of_its_wait(store: DelayStore, monkey
     for nonsense in ("yesterday", float("inf"), float("nan"), -(10**30), 10**30):
         waits.note("q", changed_message(properties={"timestamp": nonsense}))
     waits.note("other", changed_message(properties={"timestamp": 5}))  # a queue that is not counted, such as of replies
-    waits.flush(store.minutes.count_minute)
+    waits.flush(store.figures.count_minute)
     each = (0, 1, 2, 3, 7000, 50_000, 100)
     wanted = tuple(sum(waited_s <= bound for waited_s in each) for bound in WAIT_BOUNDS_S)
     assert counts_of(store).waits == Histogram(WAIT_BOUNDS_S, wanted, sum(each), 7)
@@ -55,11 +55,11 @@ def test_what_was_sent_is_not_sent_again(store: DelayStore, monkeypatch: pytest.
     for count in range(1, 4):
         waits.note("q", message)
         with monkeypatch.context() as away:
-            away.setattr(store.minutes, "count_minute", _fails)
+            away.setattr(store.figures, "count_minute", _fails)
             with pytest.raises(RedisConnectionError):
-                waits.flush(store.minutes.count_minute)
-        waits.flush(store.minutes.count_minute)
-        waits.flush(store.minutes.count_minute)
+                waits.flush(store.figures.count_minute)
+        waits.flush(store.figures.count_minute)
+        waits.flush(store.figures.count_minute)
         assert counts_of(store).waits.count == count
 
 
@@ -73,16 +73,16 @@ def test_a_queue_that_redis_does_not_count_is_the_only_one_to_be_sent_again(stor
     store.client.set("delayq:{bad}:counts", "somebody else's")
     for _ in range(3):
         with pytest.raises(ResponseError, match="WRONGTYPE"):
-            waits.flush(store.minutes.count_minute)
+            waits.flush(store.figures.count_minute)
     assert counts_of(store).waits.count == 1
     store.client.delete("delayq:{bad}:counts")
-    waits.flush(store.minutes.count_minute)
+    waits.flush(store.figures.count_minute)
     assert store.figures.counts(["bad"])["bad"].waits.count == 1
 
 
 def test_counters_without_delayed_messages_end_after_a_week(store: DelayStore) -> None:
     """The counters of a queue that nobody knows end, as do those of a transfer."""
-    store.minutes.count_minute({"q": {"waited:0": 1}})
+    store.figures.count_minute({"q": {"waited:0": 1}})
     assert WEEK_S - 10 <= store.client.ttl(COUNTS) <= WEEK_S
 
 

@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from celery_ext.serve.minutes import MinuteFigures, Minutes, total
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.redis.operations import Call
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.keys import MINUTES_KEPT_H
-from kombu_delayq.store.minutes import Minutes, total
 from kombu_delayq.store.types import DelayedQueue
 from tests.support.store.keyspace import waiting
 
 
 def latest(store: DelayStore, queue: str = "q") -> Minutes:
     """Returns the latest two minutes, so that a minute that ends meanwhile changes nothing, as sums."""
-    found = store.minutes.read([queue], store.now_ms(), 2)[queue]
+    found = store.part(MinuteFigures).read([queue], store.now_ms(), 2)[queue]
     return Minutes(*([max(block) if name == "late_ms" else sum(block)] for name, block in found._asdict().items()))
 
 
@@ -35,16 +35,16 @@ def test_a_transfer_counts_what_it_delivers_and_how_late(store: DelayStore) -> N
 
 def test_outcomes_are_counted_apart(store: DelayStore) -> None:
     """What workers report, and dead letters, have numbers of their own, in the queue for which they are counted."""
-    store.minutes.count_minute({"q": {"retried": 2, "failed": 1}, "r": {"failed": 70_000}})
-    store.minutes.count_minute({"q": {"retried": 1}})
+    store.figures.count_minute({"q": {"retried": 2, "failed": 1}, "r": {"failed": 70_000}})
+    store.figures.count_minute({"q": {"retried": 1}})
     store.queues.note_dead_letters("dead", 4)
-    store.minutes.count_minute({})
+    store.figures.count_minute({})
     assert latest(store) == ([0], [0], [3], [1], [0])
     assert (latest(store, "r").failed, latest(store, "dead").dead) == ([70_000], [4])
     counts = store.figures.counts(["q", "dead"])
     assert counts["q"].failures == {"retried": 3, "failed": 1, "dead-lettered": 0}
     assert counts["dead"].failures == {"retried": 0, "failed": 0, "dead-lettered": 4}
-    every = total(list(store.minutes.read(["q", "r", "none"], store.now_ms()).values()), 60)
+    every = total(list(store.part(MinuteFigures).read(["q", "r", "none"], store.now_ms()).values()), 60)
     assert (sum(every.failed), len(every.failed), total([], 3).failed) == (70_001, 60, [0, 0, 0])
 
 
@@ -75,7 +75,7 @@ def test_each_minute_of_a_day_is_found(store: DelayStore, ago: int) -> None:
     minute = int(now_ms // 60_000) - ago
     key = store.keys.minutes("q", minute // 60)
     store.client.execute_command("BITFIELD", key, "SET", "u32", f"#{3 * 60 + minute % 60}", 5)
-    found = store.minutes.read(["q"], now_ms, 1440)["q"]
+    found = store.part(MinuteFigures).read(["q"], now_ms, 1440)["q"]
     assert [at for at, count in enumerate(found.failed) if count] == [1439 - ago]
     assert sum(map(sum, found)) == 5
 
@@ -96,6 +96,6 @@ def test_nothing_that_keeps_from_counting_ends_an_operation(store: DelayStore) -
         store.client.sadd(store.keys.minutes("q", each), "x")
     store.delivery.offer("q", waiting("a", store.now_ms() - 60_000))
     assert store.delivery.transfer("q").moved == 1
-    store.minutes.count_minute({"q": {"failed": 1}})
+    store.figures.count_minute({"q": {"failed": 1}})
     assert store.delivery.bury(DelayedQueue("q", store.layout), [], "dead") == (0, 0)
     assert latest(store) == ([0], [0], [0], [0], [0])

@@ -139,7 +139,7 @@ def test_scale_counts_what_is_ready_overdue_and_due_soon(get: Get, store: DelayS
     assert get("/scale?queue=orders").json()["queues"] == {
         "orders": {"value": 0, "ready": 2, "overdue": 2, "due": 0, "oldest_s": 0}
     }
-    store.minutes.count_minute({"orders": {"failed": 2}})
+    store.figures.count_minute({"orders": {"failed": 2}})
     store.queues.note_dead_letters("graves", 2)
     metrics = get("/metrics").text
     assert series_in(metrics)["queue_paused", "orders"] == 1

@@ -170,7 +170,7 @@ def _happen(broker: PrivateRedis, prometheus: Prometheus) -> None:
     store.client.lpush("failed", "letter")
     until(lambda: prometheus.values('count(delayq_transferred_messages_total{queue="orders"})') == [2], 90)
     lives(store, queues=("orders",))
-    store.minutes.count_minute({"orders": {"waited:2": DUE}})
+    store.figures.count_minute({"orders": {"waited:2": DUE}})
     for number in range(DUE):
         offer(store, f"{number}", 0.1, "orders")
     store.lookup.cancel(["orders"], ["cancelled"])

@@ -30,7 +30,7 @@ def fill(app: Celery, count: int, task: str = "shop.remind", spread_s: float = 3
 def test_pages_of_the_table(app: Celery, store: DelayStore, visit: Visit) -> None:
     """Below what the queue has and how long its tasks waited, the table shows 50 tasks; links lead on and back."""
     fill(app, 70)
-    store.minutes.count_minute({"mail": {"waited:1": 9, "waited:12": 1}})
+    store.figures.count_minute({"mail": {"waited:1": 9, "waited:12": 1}})
     page = visit().see("queues/mail")
     figures = page.locator(".figures").inner_text()
     assert "1.6 s" in figures

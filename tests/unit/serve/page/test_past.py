@@ -4,9 +4,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from celery_ext.serve.access.identity import OPERATING, Caller
+from celery_ext.serve.minutes import Minutes
 from celery_ext.serve.page.overview import consumers_of
 from celery_ext.serve.page.past import BARS, past
-from kombu_delayq.store.minutes import Minutes
 from kombu_delayq.store.types import ConsumerLease
 
 
@@ -19,7 +19,7 @@ def store_with(**counts: int) -> Any:
             blocks[name][0] = blocks[name][-1] = number
         return {queues[0]: Minutes(**blocks)}
 
-    return SimpleNamespace(minutes=SimpleNamespace(read=read))
+    return SimpleNamespace(part=lambda kind: SimpleNamespace(read=read))
 
 
 def test_numbers_of_the_past_hour_and_day() -> None:

@@ -2,11 +2,10 @@
 
 import sys
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.store.client import count_minute
 from kombu_delayq.store.part import StorePart
 
 #: Most strings in one round trip.
@@ -31,24 +30,8 @@ class Minutes(NamedTuple):
     dead: list[int]
 
 
-class MinuteCounts(StorePart):
-    """Counts minute by minute, and reads what was counted."""
-
-    def count_minute(self, found: Mapping[str, Mapping[Any, int]]) -> dict[str, Exception]:
-        """Counts what has become of messages; one round trip.
-
-        Args:
-            found: By queue, by how much its counters grow, as ``counts_of`` reads them. Each ``Outcome`` counts in the
-                present minute, too.
-
-        Returns:
-            Of the queues that are not counted, the error.
-        """
-        calls = [
-            count_minute(counters=self._keys.counts(queue), grown=counts.items()) for queue, counts in found.items()
-        ]
-        replies = self._client.run_each(calls)[0] if calls else ()
-        return {queue: reply for queue, reply in zip(found, replies, strict=True) if isinstance(reply, Exception)}
+class MinuteFigures(StorePart):
+    """Reads what ``Figures.count_minute`` and the scripts have counted minute by minute."""
 
     def read(self, queues: Sequence[str], now_ms: float, count: int = 60) -> dict[str, Minutes]:
         """Reads the minutes of queues up to the present one; a round trip for each thousand queues, or 80 for a day.
