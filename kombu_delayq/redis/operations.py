@@ -76,7 +76,7 @@ class Call(NamedTuple, Generic[R_co]):
 
     def on(self, layout: str | None) -> "Call[R_co]":
         """Returns the call for a layout, None for that of the store."""
-        return self._replace(layout=layout)
+        return self if layout == self.layout else Call(*self[:3], layout)
 
 
 class Operation(Generic[P, R_co]):
@@ -100,7 +100,9 @@ class Operation(Generic[P, R_co]):
     @cached_property
     def read(self) -> Callable[[Any], R_co]:
         """Returns what a reply says, see the module."""
-        return _reader(get_type_hints(self._stub)["return"])
+        known: dict[str, Any] = {"text": as_text, "raw": as_bytes, "NOTHING": (None, b"", "")}
+        code = _read(get_type_hints(self._stub)["return"], "reply", known)
+        return cast(Callable[[Any], R_co], eval(f"lambda reply: {code}", known))  # noqa: S307
 
     def script(self, layout: str) -> scripts.Script:
         """Returns its script for a layout.
@@ -124,7 +126,7 @@ class Operation(Generic[P, R_co]):
 
     @cached_property
     def _made(self) -> Callable[..., Call[R_co]]:
-        """Returns a function that makes a call; it is compiled, as that of a named tuple is, for calls are many."""
+        """Returns a function that makes a call; it is compiled, as what reads a reply, for there are many."""
         sent: dict[str, list[str]] = {"KEYS": [], "ARGV": []}
         for name, fields in self._parameters:
             for at, kind in enumerate(_kind_of(hint) for _, hint in fields):
@@ -171,21 +173,23 @@ def _agree(own: tuple[str, Any], said: scripts.Parameter) -> bool:
     return is_same and (said.kind == kind.kind or (said.kind, kind.kind) == ("", "NUMBER"))
 
 
-#: As types say, see the module.
-_READERS: dict[Any, Callable[[Any], Any]] = {str: as_text, bytes: as_bytes, bool: bool, Any: lambda reply: reply}
-_READERS |= {int: lambda reply: int(reply or 0), float: lambda reply: float(reply or 0)}
+#: How a reply is read as a type says, see the module.
+_READ = {str: "text({})", bytes: "raw({})", bool: "bool({})", int: "int({} or 0)", float: "float({} or 0)", Any: "{}"}
 
 
-def _reader(of: Any) -> Callable[[Any], Any]:
-    """Returns a function that reads a reply as a type says."""
-    if of in _READERS:
-        return _READERS[of]
-    origin, inner = get_origin(of), get_args(of)
-    if origin is list:
-        [item] = map(_reader, inner)
-        return lambda reply: list(map(item, reply))
-    make = of if hasattr(of, "_fields") else lambda *items: items
-    each = [_reader(hint) for _, hint in _fields_of(of)] or list(map(_reader, inner))
-    if origin is tuple or make is of:
-        return lambda reply: make(*[read(item) for read, item in zip(each, reply, strict=True)])
-    return lambda reply: None if reply in (None, b"", "") else each[0](reply)  # T | None
+def _read(of: Any, reply: str, known: dict[str, Any]) -> str:
+    """Returns the expression that reads a reply, with the named tuples that it makes among ``known``."""
+    if of in _READ:
+        return _READ[of].format(reply)
+    inner = get_args(of)
+    if get_origin(of) is list:
+        item = _read(inner[0], "item", known)
+        return f"list({reply})" if item == "item" else f"[{item} for item in {reply}]"
+    if NoneType in inner:
+        return f"(None if {reply} in NOTHING else {_read(inner[0], reply, known)})"
+    types = [hint for _, hint in _fields_of(of)] or inner
+    items = ", ".join(_read(hint, f"{reply}[{at}]", known) for at, hint in enumerate(types))
+    if hasattr(of, "_fields"):
+        known[of.__name__] = of
+        return f"{of.__name__}({items})"
+    return f"({items},)"
