@@ -7,17 +7,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import until
 from tests.support.jvm.redisson import Jvm
-from tests.support.store.recorded import (
-    CHANNEL,
-    LISTED,
-    MESSAGES,
-    RECORDED,
-    TIMEOUT,
-    Command,
-    Names,
-    Recorder,
-    Seen,
-)
+from tests.support.store.recorded import CHANNEL, LISTED, MESSAGES, RECORDED, TIMEOUT, Command, Names, Recorder, Seen
 
 #: How Redisson looks for the entry of a message that is to be removed: one after the other.
 SEARCH = {"LLEN", "LINDEX"}

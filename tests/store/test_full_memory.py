@@ -170,10 +170,7 @@ REFUSED: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
     "offer": (waits, lambda store, _: store.delivery.offer("q", *LARGE).offered == 20),
     "put": (waits, lambda store, _: store.delivery.put("q", PageId("s", 1), [*LARGE, now("now")])),
     "transfer": (waits, lambda store, _: store.delivery.transfer("q").moved == 10 and not store.queues.size("q")),
-    "adopt": (
-        held,
-        lambda store, held: store.delivery.adopt("q", waiting("i"), held[0].tag) == "first",
-    ),
+    "adopt": (held, lambda store, held: store.delivery.adopt("q", waiting("i"), held[0].tag) == "first"),
     "promote": (
         lambda store: (token := elected(store), store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]))[0],
         lambda store, token: (

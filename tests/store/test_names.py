@@ -69,10 +69,7 @@ def test_any_id(store: DelayStore) -> None:
         one, two = odd(identity, "one"), odd(identity, "two")
         assert store.delivery.offer("q", one, two, one, two)[1:] == (1, 2, 1)
         first, _ = found = store.lookup.get(["q"], [identity])[identity]
-        assert [(each.id, each.body) for each in found] == [
-            (identity, b"one"),
-            (duplicate_id(identity, "two"), b"two"),
-        ]
+        assert [(each.id, each.body) for each in found] == [(identity, b"one"), (duplicate_id(identity, "two"), b"two")]
         like = (f"{identity}~", f"{identity}~0123456789abcdef", identity[:-17], identity[1:], f"{identity}\0", "\x7f")
         others = [each for each in like if each not in (identity, key_of(identity))]
         assert store.lookup.get(["q"], others) == {}

@@ -85,15 +85,7 @@ def test_dead_letters_lie_in_a_list_for_each_priority(make_store: MakeStore) -> 
 
 @pytest.mark.parametrize(
     ("skip", "count", "expected"),
-    [
-        (0, 100, "abcde"),
-        (0, 2, "ab"),
-        (2, 2, "cd"),
-        (3, 100, "de"),
-        (4, 1, "e"),
-        (5, 10, ""),
-        (90, 100, ""),
-    ],
+    [(0, 100, "abcde"), (0, 2, "ab"), (2, 2, "cd"), (3, 100, "de"), (4, 1, "e"), (5, 10, ""), (90, 100, "")],
 )
 def test_dead_letters_are_read_oldest_first(store: DelayStore, skip: int, count: int, expected: str) -> None:
     """A page begins after as many of the oldest as are skipped, and reading changes nothing."""

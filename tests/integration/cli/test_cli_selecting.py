@@ -96,10 +96,7 @@ def test_list_count_and_export_select(shop: Proj, tmp_path: Path) -> None:
 
     assert lines(shop.server, "count") == [{"queue": f"q{n}", "count": 4} for n in range(3)]
     assert lines(shop.server, "count", "q1", "--arg", "kwargs.user.id=1") == [{"queue": "q1", "count": 2}]
-    assert lines(shop.server, "count", "--due-to", "75m") == [
-        {"queue": "q0", "count": 1},
-        {"queue": "q1", "count": 1},
-    ]
+    assert lines(shop.server, "count", "--due-to", "75m") == [{"queue": "q0", "count": 1}, {"queue": "q1", "count": 1}]
     table = run(shop.server, "count", "--task", "proj.record").stdout.splitlines()
     assert [row.split() for row in table] == [
         ["QUEUE", "COUNT"],

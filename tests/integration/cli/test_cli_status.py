@@ -190,14 +190,7 @@ def test_status_lists_consumers(broker: PrivateRedis, raw_client: redis.Redis) -
     report = json.loads(run(broker, "status", "--json").stdout)
     other, me = report["consumers"]
     assert 10 < me.pop("lease_left_s") <= 60
-    assert me == {
-        "consumer": ME,
-        "host": "host",
-        "pid": "1",
-        "queues": ["q", "ü"],
-        "in_hand": 1,
-        "reclaimed": False,
-    }
+    assert me == {"consumer": ME, "host": "host", "pid": "1", "queues": ["q", "ü"], "in_hand": 1, "reclaimed": False}
     assert (other["consumer"], other["in_hand"], other["lease_left_s"], other["reclaimed"]) == (OTHER, 2, 0, True)
     assert (report["in_hand_of_stock"], report["in_hand_of_nobody"], report["consumers_error"]) == (1, 3, None)
     text = run(broker, "status").stdout

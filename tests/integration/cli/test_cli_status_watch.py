@@ -115,11 +115,7 @@ def test_with_json_each_report_is_a_line(store: DelayStore, broker: PrivateRedis
 
 @pytest.mark.parametrize(
     ("args", "text"),
-    [
-        (("--watch", "orders"), "--watch"),
-        (("--watch=0"), "--watch looks every 0.1 s at most"),
-        (("--watch=-1"), "-1"),
-    ],
+    [(("--watch", "orders"), "--watch"), (("--watch=0"), "--watch looks every 0.1 s at most"), (("--watch=-1"), "-1")],
 )
 def test_a_wrong_time_is_refused(broker: PrivateRedis, args: Any, text: str) -> None:
     """A time that is none, or too short, is an error of usage."""

@@ -73,9 +73,7 @@ def test_countdown_over_tls(tls: Tls, make_proj: MakeProj) -> None:
 def test_a_worker_says_each_warning_of_its_connections_once(tls: Tls, make_proj: MakeProj) -> None:
     """A worker warns once of a certificate that it does not check, and of an option that nobody reads."""
     proj = make_proj(
-        tls.server,
-        broker_url=f"rediss://127.0.0.1:{tls.port}/0",
-        broker_transport_options={"read_by_nobody": 1},
+        tls.server, broker_url=f"rediss://127.0.0.1:{tls.port}/0", broker_transport_options={"read_by_nobody": 1}
     )
     worker = proj.worker(gossip=True)
     proj.await_answers()

@@ -126,10 +126,7 @@ def test_what_a_failover_brings_back_into_the_hands_of_a_consumer_goes_to_its_qu
     leaving.close()
     found, _ = _consuming(own_server, got)
     until(lambda: _drained(found) or len(got) == 2, what="the message comes again")
-    assert (got[1].payload, got[1].headers.get("redelivered") or got[1].delivery_info["redelivered"]) == (
-        "one",
-        True,
-    )
+    assert (got[1].payload, got[1].headers.get("redelivered") or got[1].delivery_info["redelivered"]) == ("one", True)
     found.close()
 
 

@@ -104,11 +104,7 @@ def test_a_replica_is_an_error(own_server: PrivateRedis) -> None:
 
 @pytest.mark.parametrize(
     ("off_s", "level", "said"),
-    [
-        (5.0, "warning", "ahead of"),
-        (-5.0, "warning", "too early"),
-        (600.0, "error", "countdowns from here end 10m"),
-    ],
+    [(5.0, "warning", "ahead of"), (-5.0, "warning", "too early"), (600.0, "error", "countdowns from here end 10m")],
 )
 def test_a_wrong_clock_is_found(
     redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, off_s: float, level: str, said: str

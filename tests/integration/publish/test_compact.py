@@ -98,10 +98,7 @@ def test_plain_messages_and_protocol_1_are_light_too(redis_server: PrivateRedis)
 @pytest.mark.parametrize("transport", [TRANSPORT, ""])
 def test_a_task_sees_no_difference(make_proj: MakeProj, transport: str) -> None:
     """``task.request`` has the same values, all of them, in workers with this transport and in stock ones."""
-    senders = {
-        "light": make_proj(broker_transport_options=COMPACT),
-        "stock": make_proj(broker_transport=""),
-    }
+    senders = {"light": make_proj(broker_transport_options=COMPACT), "stock": make_proj(broker_transport="")}
     calls: list[dict[str, Any]] = [{}, {"shadow": "x", "expires": 600.0, "retries": 2}, {"headers": {"x": None}}]
     for sender, proj in senders.items():
         for number, options in enumerate(calls):

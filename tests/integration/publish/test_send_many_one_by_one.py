@@ -145,14 +145,7 @@ def test_tasks_that_run_at_once(make_proj: MakeProj) -> None:
     assert proj.server.client().dbsize() == 0
 
 
-@pytest.mark.parametrize(
-    "conf",
-    [
-        {"broker_transport": ""},
-        {"task_protocol": 1},
-        {"task_send_sent_event": True},
-    ],
-)
+@pytest.mark.parametrize("conf", [{"broker_transport": ""}, {"task_protocol": 1}, {"task_send_sent_event": True}])
 def test_other_transports_and_forms(make_proj: MakeProj, conf: dict[str, Any]) -> None:
     """With a stock transport, protocol 1, or events of what is sent, all calls go the way of ``apply_async``."""
     proj = make_proj(**conf)

@@ -250,7 +250,7 @@ def test_an_entry_of_a_certain_time_runs_once(delayed_tasks: DelayedTasks, shop:
     clocked = pytest.importorskip("django_celery_beat.clockedschedule").clocked
     moment = delayed_tasks.now + timedelta(hours=1)
     shop.app.conf.beat_schedule = {
-        "then": {"task": "shop.remind", "schedule": clocked(moment), "args": ("then",), "options": {"expires": "next"}},
+        "then": {"task": "shop.remind", "schedule": clocked(moment), "args": ("then",), "options": {"expires": "next"}}
     }
     install(shop.app, periodic=True)
     delayed_tasks.advance("50m")

@@ -229,11 +229,7 @@ def test_delay_levels_need_install(delayed_tasks: DelayedTasks, shop: Shop) -> N
 
 def test_transport_options_of_the_app_hold(delayed_tasks: DelayedTasks, shop: Shop) -> None:
     """What the app's transport options refuse is refused in a test, too."""
-    shop.app.conf.broker_transport_options = {
-        "max_delay": 3600,
-        "visibility_timeout": 9,
-        "global_keyprefix": "prod:",
-    }
+    shop.app.conf.broker_transport_options = {"max_delay": 3600, "visibility_timeout": 9, "global_keyprefix": "prod:"}
     delayed_tasks.advance("2h")
     with pytest.raises(DelayTooLong):
         shop.remind.apply_async((1,), countdown=3601)

@@ -160,10 +160,7 @@ def test_processes_of_xdist_do_not_meet(project: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize(
     ("broker", "said"),
-    [
-        ("fakeredis", "*it has to be 'memory', 'redis' or a URL*"),
-        ("redis://127.0.0.1:1/0", "*Connection refused*"),
-    ],
+    [("fakeredis", "*it has to be 'memory', 'redis' or a URL*"), ("redis://127.0.0.1:1/0", "*Connection refused*")],
 )
 def test_a_wrong_broker_is_named(project: pytest.Pytester, broker: str, said: str) -> None:
     """A broker that is none, or that is away, is an error that says so, and harms no other test."""

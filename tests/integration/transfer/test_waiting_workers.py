@@ -38,8 +38,7 @@ def waiting(redis_server: PrivateRedis, layout: str) -> Iterator[Waiting]:
         options = Options(layout=layout, poll_interval=POLL_S)
         workers.append(
             TransferWorker(
-                lambda: DelayStore(redis.Redis(port=redis_server.port), KEYS, options=options),
-                queues=queues,
+                lambda: DelayStore(redis.Redis(port=redis_server.port), KEYS, options=options), queues=queues
             )
         )
         workers[-1].start()

@@ -166,12 +166,7 @@ def test_all_errors_are_told_at_once() -> None:
     with pytest.raises(InvalidSparkOption) as caught:
         WriteOptions.parse(wrong)
     told = str(caught.value)
-    for part in (
-        "priority='10' is not a whole number from 0 to 9",
-        "spread",
-        "queu is not an option",
-        "frob",
-    ):
+    for part in ("priority='10' is not a whole number from 0 to 9", "spread", "queu is not an option", "frob"):
         assert part in told
     assert "task" not in told.partition(":")[2]
 

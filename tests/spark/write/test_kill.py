@@ -22,12 +22,7 @@ HERE = "tests.spark.write.test_kill"
 ROWS = 200
 PROMOTED = "delayq:{q}:due"
 #: A job of 40 rows that stops half way.
-JOB = {
-    "rows": 40,
-    "partitions": 1,
-    "step": f"{HERE}:stop_half_way",
-    "options": {"queue": "direct", "job_id": "direct"},
-}
+JOB = {"rows": 40, "partitions": 1, "step": f"{HERE}:stop_half_way", "options": {"queue": "direct", "job_id": "direct"}}
 
 
 def stop_half_way(batches: Iterator[RecordBatch], journal: Journal) -> Iterator[RecordBatch]:

@@ -14,17 +14,7 @@ from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.recorded import (
-    DELAY_MS,
-    LISTED,
-    MESSAGES,
-    RECORDED,
-    TIMEOUT,
-    Command,
-    Names,
-    Recorder,
-    Seen,
-)
+from tests.support.store.recorded import DELAY_MS, LISTED, MESSAGES, RECORDED, TIMEOUT, Command, Names, Recorder, Seen
 
 Commands = list[Command]
 

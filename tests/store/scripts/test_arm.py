@@ -27,11 +27,7 @@ def waiting_ids(store: DelayStore) -> set[str]:
 def test_each_run_is_stored_once(store: DelayStore) -> None:
     """Two that arm the same runs store each once, and a run that is not later than the latest is refused."""
     assert part(store).arm("q", 1, [run(AT), run(AT + 1000)]) == ["armed", "armed"]
-    assert part(store).arm("q", 1, [run(AT), run(AT + 1000), run(AT + 2000)]) == [
-        "repeated",
-        "repeated",
-        "armed",
-    ]
+    assert part(store).arm("q", 1, [run(AT), run(AT + 1000), run(AT + 2000)]) == ["repeated", "repeated", "armed"]
     assert waiting_ids(store) == {f"report-{AT + ms}" for ms in (0, 1000, 2000)}
     assert store.queues.names() == ["q"]
 

@@ -87,10 +87,7 @@ def test_a_note_of_chains_of_the_wrong_type_is_named(store: DelayStore, key: str
     store.chains.step("q", "chain", waiting("step", body=f"{CHAIN_ID} of chain"))
     found: dict[str, list[Waiting]] = {}
     refuses_a_key_of_the_wrong_type(
-        store,
-        key,
-        lambda: store.lookup.cancel(["q"], [identity], found),
-        stepped=store.keys.stored("q", store.layout),
+        store, key, lambda: store.lookup.cancel(["q"], [identity], found), stepped=store.keys.stored("q", store.layout)
     )
     assert found.keys() == {identity}
     assert store.queues.size("q") == 1

@@ -103,7 +103,7 @@ def test_what_is_there_stays_beside_what_comes(store: DelayStore, source: DelayS
     )
     assert store.queues.convert("q") == (4, 0, 0, 0)
     assert [each.body for each in browsed(store)] == [
-        *(b"body of e", b"body of a", b"body of c", b"body of d", b"another", b"body of b", b"body of b"),
+        *(b"body of e", b"body of a", b"body of c", b"body of d", b"another", b"body of b", b"body of b")
     ]
     assert {each.body for each in store.lookup.get(["q"], ["c"])["c"]} == {b"body of c", b"another"}
     assert len(store.lookup.cancel(["q"], ["b"])["b"]) == 2

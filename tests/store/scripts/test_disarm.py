@@ -26,10 +26,7 @@ def test_a_run_that_has_left_is_still_known(store: DelayStore) -> None:
     store.lookup.cancel(["q"], [f"report-{left}"])
     assert part(store).disarm("q", ["report"], 1, "paused") == 1
     assert part(store).notes(["q"])["q"]["report"] == Note("paused", left)
-    assert part(store).arm("q", 1, [run(left, digest="d2"), run(AT, digest="d2")]) == [
-        "repeated",
-        "armed",
-    ]
+    assert part(store).arm("q", 1, [run(left, digest="d2"), run(AT, digest="d2")]) == ["repeated", "armed"]
 
 
 def test_a_run_to_come_that_was_purged_is_forgotten(store: DelayStore) -> None:
@@ -38,10 +35,7 @@ def test_a_run_to_come_that_was_purged_is_forgotten(store: DelayStore) -> None:
     part(store).arm("q", 1, [run(early), run(AT)])
     store.queues.purge("q")
     assert part(store).notes(["q"])["q"]["report"] == Note("changed", early)
-    assert part(store).arm("q", part(store).new_token(store.now_ms()), [run(early), run(AT)]) == [
-        "repeated",
-        "armed",
-    ]
+    assert part(store).arm("q", part(store).new_token(store.now_ms()), [run(early), run(AT)]) == ["repeated", "armed"]
     store.lookup.cancel(["q"], [f"report-{AT}"])
     assert part(store).disarm("q", ["report"], None) == 0
     assert part(store).notes(["q"])["q"]["report"] == Note("changed", AT)

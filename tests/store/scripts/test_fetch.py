@@ -73,11 +73,7 @@ def test_any_message_is_taken_as_it_is(store: DelayStore, body: bytes) -> None:
 @SEVERAL
 @pytest.mark.parametrize(
     ("queues", "most", "in_turns", "taken"),
-    [
-        ("abc", 8, True, "a0 b0 c0 a1 c1 a2"),
-        ("cab", 4, True, "c0 a0 b0 c1"),
-        ("bac", 5, False, "b0 a0 a1 a2 c0"),
-    ],
+    [("abc", 8, True, "a0 b0 c0 a1 c1 a2"), ("cab", 4, True, "c0 a0 b0 c1"), ("bac", 5, False, "b0 a0 a1 a2 c0")],
 )
 def test_queues_are_served_in_turns_or_one_after_the_other(
     store: DelayStore, queues: str, most: int, in_turns: bool, taken: str

@@ -53,9 +53,7 @@ OFFERS = st.builds(
 
 @hash_only
 @settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(st.lists(st.tuples(OFFERS, st.sampled_from([0, 0, 0, 60_000])), min_size=2, max_size=8))
 def test_what_runs_first_does_the_same_as_the_rest(

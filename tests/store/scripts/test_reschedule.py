@@ -3,16 +3,7 @@
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
-from tests.support.store.keyspace import (
-    BODIES,
-    DUE,
-    FUTURE_MS,
-    clock_ms,
-    contents,
-    in_form,
-    only,
-    waiting,
-)
+from tests.support.store.keyspace import BODIES, DUE, FUTURE_MS, clock_ms, contents, in_form, only, waiting
 from tests.support.store.layouts import hash_only
 
 

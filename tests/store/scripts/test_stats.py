@@ -8,12 +8,7 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueStats
 from tests.support.messages import task_message
-from tests.support.store.keyspace import (
-    PAST_MS,
-    clock_ms,
-    contents,
-    waiting,
-)
+from tests.support.store.keyspace import PAST_MS, clock_ms, contents, waiting
 
 
 def test_stats_count_delayed_ready_and_overdue(store: DelayStore) -> None:

@@ -135,9 +135,7 @@ HELD = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, 2, 3, 5, 6, 9]), st.b
 
 
 @settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(messages=st.lists(HELD, max_size=25), tokens=st.lists(st.integers(0, 3), min_size=1, max_size=12))
 def test_any_backlog_leaves_in_order(

@@ -117,10 +117,7 @@ def test_a_retry_is_written_as_the_message_was(app: Celery, new: dict[str, Any],
     assert message["content-type"] == ("application/json" if new else "application/x-python-serialize")
 
 
-@pytest.mark.parametrize(
-    ("given", "raised"),
-    [({}, MaxRetriesExceededError), ({"exc": KeyError("why")}, KeyError)],
-)
+@pytest.mark.parametrize(("given", "raised"), [({}, MaxRetriesExceededError), ({"exc": KeyError("why")}, KeyError)])
 def test_a_chain_that_is_exhausted(
     app: Celery, exhausted: list[dict[str, Any]], given: dict[str, Any], raised: type[Exception]
 ) -> None:

@@ -30,11 +30,7 @@ def test_reference_names_every_option_key_and_command() -> None:
     of_job = {jobs.job("nightly"), jobs.guard("nightly"), jobs.stream("clicks")}
     of_all = {keys.queues, keys.cancelled, keys.chains, *keys.leases, jobs.runs, keys.wake}
     of_all |= {keys.unacked(""), keys.unacked_index(""), keys.consumers(""), keys.consumed("")}
-    expected = {
-        "options": NAMES,
-        "keys": of_queue | of_job | of_all,
-        "commands": set(names_of(delayq, "delayq")),
-    }
+    expected = {"options": NAMES, "keys": of_queue | of_job | of_all, "commands": set(names_of(delayq, "delayq"))}
     for page, names in expected.items():
         text = (ROOT / "docs" / "reference" / f"{page}.md").read_text(encoding="utf-8")
         assert {name for name in names if f"`{name}`" not in text} == set(), page

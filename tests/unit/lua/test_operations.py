@@ -6,15 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kombu_delayq.redis import scripts
-from kombu_delayq.redis.operations import (
-    HashKey,
-    ListKeys,
-    Operation,
-    Priorities,
-    Rows,
-    Stored,
-    declared,
-)
+from kombu_delayq.redis.operations import HashKey, ListKeys, Operation, Priorities, Rows, Stored, declared
 from tests.support import ROOT
 from tests.support.lua.scripts import FORMS, OPERATIONS
 

@@ -39,8 +39,7 @@ class _Store:
 
 
 @pytest.mark.parametrize(
-    ("queue", "asked"),
-    [("a", [["a", "b"], "a", ["c", "d"], ["e"]]), ("c", [["a", "b"], ["c", "d"], "c", ["e"]])],
+    ("queue", "asked"), [("a", [["a", "b"], "a", ["c", "d"], ["e"]]), ("c", [["a", "b"], ["c", "d"], "c", ["e"]])]
 )
 def test_many_queues_hold_up_no_message_for_long(queue: str, asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A look reads a page of queues at a time, and transfers what is due between two pages."""

@@ -309,11 +309,7 @@ def test_tls_parameters_of_a_url() -> None:
     """The ``ssl_`` parameters of a URL reach the Redis client."""
     connection = Connection("delayqs://a?ssl_ca_certs=/ca&ssl_cert_reqs=CERT_OPTIONAL&ssl_check_hostname=false")
     assert connection.transport
-    assert connection.ssl == {
-        "ssl_ca_certs": "/ca",
-        "ssl_cert_reqs": ssl.CERT_OPTIONAL,
-        "ssl_check_hostname": False,
-    }
+    assert connection.ssl == {"ssl_ca_certs": "/ca", "ssl_cert_reqs": ssl.CERT_OPTIONAL, "ssl_check_hostname": False}
 
 
 def test_unchecked_tls_is_said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,16 +13,7 @@ from celery_ext.journal.state import state_of
 from celery_ext.journal.status import losses
 from kombu_delayq.store.keys import Keys
 from tests.support.conditions import until
-from tests.support.journal.stores import (
-    DAY_MS,
-    HOUR_MS,
-    MakeJournaled,
-    Promoter,
-    addition,
-    in_redis,
-    offer,
-    restored,
-)
+from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, addition, in_redis, offer, restored
 from tests.support.store.keyspace import clock_ms
 
 pytestmark = pytest.mark.parametrize("journal_url", ["sqlite"], indirect=True)

@@ -153,12 +153,7 @@ def test_what_would_not_be_safe_is_refused(args: list[str], reason: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("command", "missing"),
-    [
-        ("serve", "starlette"),
-        ("serve", "uvicorn"),
-        ("transfer --metrics-port 0", "starlette"),
-    ],
+    ("command", "missing"), [("serve", "starlette"), ("serve", "uvicorn"), ("transfer --metrics-port 0", "starlette")]
 )
 def test_without_the_extra_the_command_says_what_to_install(command: str, missing: str) -> None:
     """The command is there, and names the extra."""

@@ -75,11 +75,7 @@ def example(
 
 
 def test_an_example_consumes_a_queue(
-    client: redis.Redis,
-    transfer: Transfer,
-    tmp_path: Path,
-    task_ids: list[str],
-    example: "subprocess.Popen[bytes]",
+    client: redis.Redis, transfer: Transfer, tmp_path: Path, task_ids: list[str], example: "subprocess.Popen[bytes]"
 ) -> None:
     """Each task is done once: one that fails comes again, one longer than the lease is extended; SIGTERM ends it."""
     transfer(poll_interval=0.05, consumer_ttl=1)
