@@ -11,7 +11,7 @@ from kombu import Connection
 from celery_ext import cancel, get, install, reschedule, select
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.message.outgoing import DEFAULTS
-from tests.integration.publish.test_send_many_golden import ETA, NOW
+from tests.integration.publish.golden_cases import ETA, NOW
 from tests.support.workers.harness import TRANSPORT, MakeProj
 
 pytestmark = pytest.mark.wide

@@ -14,7 +14,7 @@ from celery_ext import Call, install, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.publish.fast import FastPublisher
 from kombu_delayq.message.outgoing import DEFAULTS
-from tests.integration.publish.test_send_many_golden import ARGUMENTS, CASES, ETA, Case, app_of, record, sent
+from tests.integration.publish.golden_cases import ARGUMENTS, CASES, ETA, Case, app_of, record, sent
 
 #: What Celery makes itself, because a template would not say the same, or would say more than it knows.
 OF_CELERY = {
@@ -134,8 +134,13 @@ def test_arguments_are_those_of_celery(redis_server: PrivateRedis, both: Both) -
     task = app.task(name="bulk.record", shared=False)(record)
     for args in ARGUMENTS:
         named = {f"a'{at}": value for at, value in enumerate(args)}
-        for given in ({"args": args}, {"kwargs": named}, {"args": args, "kwargs": named}):
-            both.compare(app, lambda given=given: task.apply_async(**given, eta=ETA, task_id="one"))  # type: ignore[misc]
+        for given in ((args, None), (None, named), (args, named)):
+            call = Call(*given, eta=ETA, task_id="one")
+            both.compare(
+                app,
+                lambda call=call: task.apply_async(call.args, call.kwargs, eta=ETA, task_id="one"),  # type: ignore[misc]
+                many=lambda call=call: send_many(app, task, [call]),  # type: ignore[misc]
+            )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Messages of ``send_many`` are those of ``apply_async``, byte for byte."""
+"""Calls whose messages are those of ``apply_async``, byte for byte, however they are published."""
 
 import json
 import re
@@ -6,25 +6,19 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import IntEnum
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import pytest
 from celery import Celery, signature
 from kombu import Exchange, Queue
 
 from celery_ext import Call, install
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.publish import many, write
-from celery_ext.publish.recipe import Target
-from kombu_delayq.message.due import us_of
 from tests.support.workers.harness import TRANSPORT
 
 NOW = datetime(2044, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
 ETA = datetime(2044, 5, 6, 8, 0, 0, 654_321, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
 NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -186,45 +180,3 @@ def sent(server: PrivateRedis, app: Celery, send: Callable[[], object], *, is_re
         found[key, "expires"] = client.pttl(key) > 0
     assert found
     return found
-
-
-def due_by_datetime(writer: write.Writer, countdown: float, task_id: str) -> tuple[str, str]:
-    return writer._due(writer._after(NOW, countdown), task_id)
-
-
-@pytest.mark.parametrize("compact", [False, True])
-def test_plain_calls_are_written_as_others(
-    redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch, compact: bool
-) -> None:
-    """The faster ways for calls with arguments and for countdowns write the same bytes, whatever they share."""
-    monkeypatch.setattr(write, "_now", lambda app: NOW)
-    monkeypatch.setattr(write, "time", NOW.timestamp)
-    for module in (many, write):
-        monkeypatch.setattr(module, "time_ns", lambda: us_of(NOW) * 1000)
-        monkeypatch.setattr(module, "stamp_text", lambda: ', "timestamp": 7')
-    monkeypatch.setattr(many, "_draw_uuids", lambda: [str(UUID(int=7))])
-    calls = [Call(args, None, 60) for args in ARGUMENTS]
-    calls += [Call(kwargs={"a'": value}) for args in ARGUMENTS for value in args[:1]]
-    calls += [
-        Call((1,), {}, countdown) for countdown in (0, 1e-6, 0.876544, 90.5, 7200, timedelta(days=900) / SECOND, -9)
-    ]
-    etas = (ETA, ETA.replace(microsecond=0), ETA.replace(tzinfo=None), ETA.astimezone(timezone(-SECOND * 9000)), NOW)
-    calls += [Call((1,), eta=eta) for eta in (*etas, NOW - SECOND, ETA.isoformat())]
-    found = 0
-    for case in CASES.values():
-        options = {
-            name: value for name, value in case.options.items() if name not in ("countdown", "eta", "delay_level")
-        }
-        app = app_of(redis_server, case)
-        del app.now
-        app.conf.broker_transport_options = {"compact": compact}
-        target = Target(app, app.task(name="bulk.record", shared=False, **case.of_task)(record), options)
-        recipe = target.recipe((), {})
-        plain, others, by_datetime = (many.ManyMessages(target, recipe) for _ in range(3))
-        monkeypatch.setattr(others, "_plain", None)
-        monkeypatch.setattr(by_datetime, "_plain", None)
-        monkeypatch.setattr(by_datetime._writer, "_due_in", partial(due_by_datetime, by_datetime._writer))
-        for call in calls if case is CASES["no delay"] else [Call((1,), {"b": 2}, 1.5), Call(("%s",))]:
-            assert plain.of(call) == others.of(call) == by_datetime.of(call)
-            found += plain._plain is not None and plain._plain.offer(*call[:4]) is not None
-    assert found > len(calls)
