@@ -10,7 +10,7 @@ import redis
 from celery import Celery
 
 from celery_ext import install
-from celery_ext.demo.journal import Arrival, Journal
+from celery_ext.demo.arrivals import Arrival, Arrivals
 
 #: Retry schedule of ``notify``, which succeeds after the last step. No step is due near the kill.
 CHAIN = "1s,1.5s,4s"
@@ -62,5 +62,5 @@ def _note(request: Any, number: int) -> None:
     at = time.time()
     late_ms = (at - datetime.fromisoformat(request.eta).timestamp()) * 1000 if request.eta else 0.0
     worker = request.hostname.partition("@")[0]
-    journal = Journal(redis.Redis.from_url(os.environ["DELAYQ_DEMO_JOURNAL"]))
-    journal.write(Arrival(number, worker, late_ms, at, request.retries))
+    arrivals = Arrivals(redis.Redis.from_url(os.environ["DELAYQ_DEMO_ARRIVALS"]))
+    arrivals.write(Arrival(number, worker, late_ms, at, request.retries))

@@ -16,7 +16,7 @@ import click
 from celery_ext import DelayChain, cancel
 from celery_ext.connection import open_store
 from celery_ext.delays.durations import in_words
-from celery_ext.demo.journal import Arrival, Journal, Verdict
+from celery_ext.demo.arrivals import Arrival, Arrivals, Verdict
 from celery_ext.demo.private_redis import PrivateRedis
 
 #: How long a worker may take to end, in s.
@@ -45,7 +45,7 @@ class DemoWorker:
                 env={
                     **os.environ,
                     "DELAYQ_DEMO_BROKER": server.url,
-                    "DELAYQ_DEMO_JOURNAL": server.url_of(Journal.DB),
+                    "DELAYQ_DEMO_ARRIVALS": server.url_of(Arrivals.DB),
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -116,7 +116,7 @@ class Demo:
         self._chain = DelayChain.parse(self._app.CHAIN)
         self._server = server
         self._store = open_store(self._app.app.connection_for_read())
-        self._journal = Journal(server.client(Journal.DB))
+        self._kept = Arrivals(server.client(Arrivals.DB))
         self._arrivals: list[Arrival] = []
 
     def run(self) -> Verdict:
@@ -169,7 +169,7 @@ class Demo:
         return not (soon or stats.ready or self._store.client.hlen("unacked"))
 
     def _show_arrivals(self) -> None:
-        for arrival in self._journal.read(after=len(self._arrivals)):
+        for arrival in self._kept.read(after=len(self._arrivals)):
             self._arrivals.append(arrival)
             what, why = self._in_words(arrival)
             _clear_line()

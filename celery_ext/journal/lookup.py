@@ -20,7 +20,7 @@ from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.hash_layout import shared_id
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change, Lookup, is_step
-from kombu_delayq.store.types import JOURNAL, Waiting
+from kombu_delayq.store.types import BESIDE, Waiting
 from kombu_delayq.text import as_bytes
 
 
@@ -28,7 +28,7 @@ def split(messages: Sequence[Waiting]) -> tuple[list[int], list[int]]:
     """Returns the positions of the messages that were read in the journal, and of those that were read in Redis."""
     places: tuple[list[int], list[int]] = [], []
     for at, message in enumerate(messages):
-        places[message.layout != JOURNAL].append(at)
+        places[message.layout != BESIDE].append(at)
     return places
 
 

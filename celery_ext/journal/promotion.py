@@ -16,7 +16,7 @@ from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import Into, StoreClient
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.types import JOURNAL, Waiting, without_bodies
+from kombu_delayq.store.types import BESIDE, Waiting, without_bodies
 from kombu_delayq.text import as_text
 
 R = TypeVar("R")
@@ -53,7 +53,7 @@ class Row(NamedTuple):
     @property
     def waiting(self) -> Waiting:
         """The message as the store shows it."""
-        return Waiting(self.queue, self.id, self.due_ms, self.priority, self.body, JOURNAL)
+        return Waiting(self.queue, self.id, self.due_ms, self.priority, self.body, BESIDE)
 
 
 class RowNumber(NamedTuple):

@@ -21,7 +21,7 @@ from kombu_delayq.store.lookup import Lookup
 from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.redisson_layout import whole_ms
 from kombu_delayq.store.scan import Scan
-from kombu_delayq.store.types import JOURNAL, Cursor, DelayedQueue, Page, Part, Scanned, Waiting
+from kombu_delayq.store.types import BESIDE, Cursor, DelayedQueue, Page, Part, Scanned, Waiting
 from kombu_delayq.text import as_bytes
 
 
@@ -114,7 +114,7 @@ def with_rows(journal: Journal, found: Sequence[QueueStats], in_journal: dict[st
             is_late = next_due_ms is not None and next_due_ms <= stats.now_ms
             overdue = stats.overdue + (journal.count(stats.queue, to_ms=stats.now_ms) if is_late else 0)
             delayed = stats.delayed + waiting
-            both[at] = replace(stats, delayed=delayed, overdue=overdue, next_due_ms=next_due_ms, in_journal=waiting)
+            both[at] = replace(stats, delayed=delayed, overdue=overdue, next_due_ms=next_due_ms, beside=waiting)
     return both
 
 
@@ -133,13 +133,13 @@ class RowScan:
         self._journal = journal
 
     def split(
-        self, queue: str, ranks: Sequence[int], from_ms: float, to_ms: float, layout: str | None = JOURNAL
+        self, queue: str, ranks: Sequence[int], from_ms: float, to_ms: float, layout: str | None = BESIDE
     ) -> list[Part]:
         """Cuts a queue into parts, which end with all messages of a due time; see ``Scan.split``."""
         dues = [due_ms for due_ms in self._journal.boundaries(queue, ranks, from_ms, to_ms) if due_ms < inf]
         ends = [(_member(_LARGEST), repr(due_ms).encode()) for due_ms in dues]
         parts = zip([None, *ends], [*ends, None], strict=True)
-        return [Part(queue, after, until, layout or JOURNAL) for after, until in parts]
+        return [Part(queue, after, until, layout or BESIDE) for after, until in parts]
 
     def scan(self, part: Part, after: Scanned | None, from_ms: float, to_ms: float, count: int) -> Scanned:
         """Reads a page of the messages of a part, without bodies; see ``Scan.scan``."""
@@ -185,7 +185,7 @@ class JournaledScan(PartOfBoth[Scan]):
         ends = dict(after.ends) if after is not None else {}
         from_ms = max([from_ms, *(float(due) for _, due in ends.values())])
         in_redis = {**ends}
-        last = _place(in_redis.pop(JOURNAL, None))
+        last = _place(in_redis.pop(BESIDE, None))
         rows, page = self._both(
             lambda: self._journal.browse(queue, last, from_ms, to_ms, count),
             lambda: self._redis.browse(queue, after and after._replace(ends=in_redis), from_ms, to_ms, count),
@@ -214,7 +214,7 @@ class JournaledScan(PartOfBoth[Scan]):
         rows, found = self._both(
             lambda: self._journal.counts(from_ms, to_ms, queues), lambda: self._redis.sizes(queues, from_ms, to_ms)
         )
-        return found | {DelayedQueue(queue, JOURNAL): rows.get(queue, 0) for queue in queues}
+        return found | {DelayedQueue(queue, BESIDE): rows.get(queue, 0) for queue in queues}
 
     def split(
         self, queue: str, ranks: Sequence[int], from_ms: float = -inf, to_ms: float = inf, layout: str | None = None
@@ -237,7 +237,7 @@ class JournaledScan(PartOfBoth[Scan]):
         return self._of(part.layout).ids(part, members)
 
     def _of(self, layout: str | None) -> Scan | RowScan:
-        return self._rows if layout == JOURNAL else self._redis
+        return self._rows if layout == BESIDE else self._redis
 
     def _repeated(
         self,
@@ -255,7 +255,7 @@ class JournaledScan(PartOfBoth[Scan]):
             ids = [row.id for row in rows if row.due_ms == from_ms]
             found = self._lookup.get([queue], ids) if ids else {}
             in_redis.update(as_read(one) for messages in found.values() for one in messages)
-        repeated = {(JOURNAL, _member(row.seq, row.id)) for row in rows if as_read(row) in in_redis}
+        repeated = {(BESIDE, _member(row.seq, row.id)) for row in rows if as_read(row) in in_redis}
         if last is not None and last[0] == from_ms:
             repeated |= self._promoted_since(queue, last, page)
         return repeated
@@ -278,7 +278,7 @@ def _next_due(page: Page, rows: Sequence[Row], count: int) -> Iterator[tuple[Wai
     It ends with the last message of a store that has more than were read.
     """
     redis = [(one, place, None) for one, place in zip(page.messages, page.places, strict=True)]
-    journal = [(row.waiting, (JOURNAL, (_member(row.seq, row.id), repr(row.due_ms).encode())), row) for row in rows]
+    journal = [(row.waiting, (BESIDE, (_member(row.seq, row.id), repr(row.due_ms).encode())), row) for row in rows]
     if page.more and not redis:  # nothing new was on Redis's page, so the order is not known yet
         return
     ends = [redis[-1][1]] if page.more else []

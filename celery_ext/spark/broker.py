@@ -6,8 +6,9 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic, sleep
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ from celery_ext.spark.python_workers import log
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import AnswerLost, DelayqError, StoreUnavailable
+from kombu_delayq.options import STORES
 from kombu_delayq.redis.backoff import Backoff
 from kombu_delayq.redis.errors import NotPrimary, is_full, passes
 from kombu_delayq.store import DelayStore
@@ -35,7 +37,7 @@ T = TypeVar("T")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 #: Errors that go away by themselves, beside those that ``redis.errors`` knows by their texts.
 _TEMPORARY = (BrokerUnavailable, AnswerLost, NotPrimary, RedisConnectionError, RedisTimeoutError)
-_PASSWORD_IN_JOURNAL = re.compile(r"^(?!sqlite).*://[^@]*:[^@]*@|[?&][^=&]*password[^=&]*=", re.IGNORECASE)
+_PASSWORD_IN_DATABASE = re.compile(r"^(?!sqlite).*://[^@]*:[^@]*@|[?&][^=&]*password[^=&]*=", re.IGNORECASE)
 _PASSWORD_IN_QUERY = re.compile(r"[?&][^=&]*password[^=&]*=", re.IGNORECASE)
 #: What kombu raises for a URL that it cannot parse, or whose parameters neither kombu nor redis-py accepts.
 _UNREADABLE = (ValueError, KeyError, TypeError)
@@ -50,15 +52,15 @@ class Broker:
         env: Name of the environment variable; None when ``url`` is given.
         transport_options: Transport options.
         tls: Value of the app's ``broker_use_ssl``.
-        journal_env: Name of the environment variable that has the URL of the journal; None for the transport option
-            ``journal_url``.
+        env_options: By transport option that asks for a database beside Redis: name of the environment variable that
+            has its value.
     """
 
     url: str | None
     env: str | None
     transport_options: Mapping[str, Any]
     tls: Any = None
-    journal_env: str | None = None
+    env_options: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -68,7 +70,7 @@ class Broker:
         transport_options: Mapping[str, Any],
         tls: Any = None,
         option: str = "broker_url",
-        journal_env: str | None = None,
+        env_options: Mapping[str, str] = MappingProxyType({}),
     ) -> "Broker":
         """Returns a broker from options.
 
@@ -78,7 +80,7 @@ class Broker:
             transport_options: Transport options.
             tls: Value of the app's ``broker_use_ssl``.
             option: Name of the option for ``url``, for errors.
-            journal_env: Name of the environment variable that has the URL of the journal.
+            env_options: As the attribute.
 
         Raises:
             InvalidSparkOption: Both or neither of ``url`` and ``env`` are given, or there is a password that Spark
@@ -97,16 +99,15 @@ class Broker:
             raise InvalidSparkOption(
                 f"broker_transport_options have a password, which Spark would keep; put it into the URL of {option}_env"
             )
-        options = dict(transport_options)
-        if journal_env is not None:
-            options.pop("journal_url", None)
-        elif _PASSWORD_IN_JOURNAL.search(unquote(str(options.get("journal_url") or ""))):
-            raise InvalidSparkOption(
-                "the transport option journal_url has a password, which Spark would keep in plans and pickles. Put the "
-                "URL into an environment variable of the driver and of all executors, and give its name as "
-                "journal_url_env"
-            )
-        return cls(together, env, options, tls, journal_env)
+        options = {name: value for name, value in transport_options.items() if name not in env_options}
+        for name in STORES:
+            if _PASSWORD_IN_DATABASE.search(unquote(str(options.get(name) or ""))):
+                raise InvalidSparkOption(
+                    f"the transport option {name} has a password, which Spark would keep in plans and pickles. Put the "
+                    "URL into an environment variable of the driver and of all executors, and give its name as "
+                    f"{name}_env"
+                )
+        return cls(together, env, options, tls, dict(env_options))
 
     @classmethod
     def named_by(cls, options: BrokerOptions, app: AppSettings) -> "Broker":
@@ -119,12 +120,12 @@ class Broker:
         if url is None and options.broker_url_env is None:
             url = app.broker_url
         transport_options = {**app.transport_options, **(options.broker_transport_options or {})}
-        return cls.of(url, options.broker_url_env, transport_options, app.tls, journal_env=options.journal_url_env)
+        return cls.of(url, options.broker_url_env, transport_options, app.tls, env_options=env_options(options))
 
     @property
-    def has_journal(self) -> bool:
-        """Whether messages may wait in a journal."""
-        return self.journal_env is not None or bool(self.transport_options.get("journal_url"))
+    def keeps_elsewhere(self) -> bool:
+        """Whether messages may wait beside Redis."""
+        return any(name in self.env_options or self.transport_options.get(name) for name in STORES)
 
     def connect(self) -> DelayStore:
         """Connects to the broker, in one try. The caller closes the store; nothing else stays connected.
@@ -143,9 +144,8 @@ class Broker:
                 f"{where} cannot be read; it is not shown, because it may have a password. In a URL, write each "
                 "character of a password that is neither a letter nor a digit as % and two hex digits"
             ) from None
-        options = dict(self.transport_options)
-        if self.journal_env is not None:
-            options["journal_url"] = _variable(self.journal_env, "URL of the journal")
+        values = {name: _variable(env, f"URL of the {STORES[name]}") for name, env in self.env_options.items()}
+        options = {**self.transport_options, **values}
         try:
             with Connection(urls.ours(url), transport=TRANSPORT, transport_options=options, ssl=self.tls) as connection:
                 store = open_store(connection, pool=DelayedChannel.own_pool)
@@ -167,6 +167,11 @@ class Broker:
             yield store, retry
         finally:
             store.close()
+
+
+def env_options(options: BrokerOptions) -> dict[str, str]:
+    """Returns the environment variables that options name for values of transport options, by transport option."""
+    return {name: env for name in STORES if (env := getattr(options, f"{name}_env", None))}
 
 
 def _variable(name: str, what: str) -> str:

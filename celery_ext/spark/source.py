@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from celery_ext.spark.app_settings import AppSettings
-from celery_ext.spark.broker import Broker
+from celery_ext.spark.broker import Broker, env_options
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import BrokerOptions, ReadOptions, WriteOptions, check_no_table
 from celery_ext.spark.python_workers import log, missing_packages_warning
@@ -109,5 +109,5 @@ def _broker_to_read(options: ReadOptions) -> Broker:
         options.replica_url_env,
         options.broker_transport_options or {},
         option="replica_url",
-        journal_env=options.journal_url_env,
+        env_options=env_options(options),
     )

@@ -14,7 +14,7 @@ from kombu.utils.json import loads as kombu_json
 from kombu_delayq.message import bodies, fields
 from kombu_delayq.message.due import iso_of, moment_of
 from kombu_delayq.message.letter_record import LAST_ERROR
-from kombu_delayq.store.types import JOURNAL, Waiting
+from kombu_delayq.store.types import BESIDE, Waiting
 
 logger = get_logger(__name__)
 
@@ -61,7 +61,7 @@ class DelayedTask:
     @property
     def tier(self) -> Literal["redis", "journal"]:
         """Who has it: Redis, or the journal alone, which hands it over before it is due."""
-        return "journal" if self.message.layout == JOURNAL else "redis"
+        return "journal" if self.message.layout == BESIDE else "redis"
 
     @property
     def elsewhere(self) -> str | None:

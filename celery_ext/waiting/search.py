@@ -18,14 +18,14 @@ from redis.exceptions import ResponseError
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store.types import JOURNAL, DelayedQueue, Page, Waiting
+from kombu_delayq.store.types import BESIDE, DelayedQueue, Page, Waiting
 from kombu_delayq.text import as_text
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
 
 #: All layouts, by their numbers in cursors.
-ALL_LAYOUTS = (*LAYOUTS, JOURNAL)
+ALL_LAYOUTS = (*LAYOUTS, BESIDE)
 #: Longest text of a cursor, in characters.
 LONGEST_CURSOR = 6000
 #: How much of a message's index member a cursor has at most, in bytes: an id may be very long.
@@ -301,7 +301,7 @@ def sizes_of(
             except ResponseError as error:
                 skipped.append(Skipped(queue, str(error)))
     # The journal first: a message that is promoted meanwhile is found in Redis then.
-    delayed_queues = sorted(found, key=lambda delayed: delayed.layout != JOURNAL)
+    delayed_queues = sorted(found, key=lambda delayed: delayed.layout != BESIDE)
     return {delayed: found[delayed] for delayed in delayed_queues if found[delayed]}, skipped
 
 

@@ -55,7 +55,7 @@ class QueueStats:
         overdue: Number of delayed messages whose due time is past.
         next_due_ms: When the next delayed message is due, or None.
         error: Why Redis refuses to count the queue, whose numbers are 0 then; else empty.
-        in_journal: How many of the delayed messages only a journal has.
+        beside: How many of the delayed messages wait beside Redis alone.
         ready_since_ms: Since when the oldest ready message could have been consumed, ms since the epoch: of those that
             are next, one in the list of each priority. None if none is ready, or if no message says it.
         is_away: Whether the error says only that the node of the queue is away, or has not its slot, at the moment.
@@ -68,7 +68,7 @@ class QueueStats:
     overdue: int
     next_due_ms: float | None
     error: str = ""
-    in_journal: int = 0
+    beside: int = 0
     ready_since_ms: float | None = None
     is_away: bool = False
 

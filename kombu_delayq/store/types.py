@@ -7,8 +7,8 @@ from kombu_delayq.text import as_bytes, as_text
 
 #: Most messages in the arguments of one call.
 PAGE = 200
-#: The layout of messages that wait in a journal beside Redis.
-JOURNAL = "journal"
+#: The layout of messages that wait beside Redis alone, as people and programs read it.
+BESIDE = "journal"
 #: What has become of a task: it is to be tried again, has failed for good, or is a dead letter. The process that sees
 #: it counts it.
 Outcome: TypeAlias = Literal["retried", "failed", "dead"]
@@ -148,7 +148,7 @@ class DelayedQueue(NamedTuple):
 
     Attributes:
         queue: Its name.
-        layout: Layout, ``hash`` or ``list``; or ``JOURNAL``.
+        layout: Layout, ``hash`` or ``list``; or ``BESIDE``.
     """
 
     queue: str

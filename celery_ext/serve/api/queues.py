@@ -289,7 +289,7 @@ def _figures(store: DelayStore, names: Sequence[str], cluster: Cluster | None) -
         figures = QueueFigures(
             queue=stats.queue,
             delayed=stats.delayed,
-            in_journal=stats.in_journal,
+            in_journal=stats.beside,
             ready=stats.ready,
             oldest_ready_s=None if stats.oldest_ready_s is None else round(stats.oldest_ready_s, 3),
             overdue=stats.overdue,

@@ -20,7 +20,7 @@ from celery_ext.spark.read.partitions import (
 from celery_ext.spark.read.schema import OF_BODY
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import may_be_duplicate, without_suffix
-from kombu_delayq.store.types import JOURNAL, Part, Scanned
+from kombu_delayq.store.types import BESIDE, Part, Scanned
 
 
 class _Seen:
@@ -33,11 +33,11 @@ class _Seen:
 
     def new_of(self, part: Part, page: Scanned) -> Scanned:
         """Returns a page of the journal as it is, and one of Redis without what was read in the journal."""
-        if not page.members or (part.layout != JOURNAL and not self._keys):
+        if not page.members or (part.layout != BESIDE and not self._keys):
             return page
         ids = map(_shared, self._store.scan.ids(part, page.members))
         keys = list(map(hash, zip(ids, map(float, page.dues), strict=True)))
-        if part.layout == JOURNAL:
+        if part.layout == BESIDE:
             self._keys.update(keys)
             return page
         is_new = [key not in self._keys for key in keys]
@@ -80,7 +80,7 @@ class WaitingReader(DataSourceReader):
         """
         store = self._broker.connect()
         try:
-            if not self._broker.has_journal:
+            if not self._broker.keeps_elsewhere:
                 return list(plan(store, self._selection, self._partitions))
             return list(windows(store, self._selection, self._partitions))
         finally:
@@ -102,7 +102,7 @@ class WaitingReader(DataSourceReader):
         """Yields the messages of a window, tier by tier in the order in which messages move."""
         selection = WaitingSelection(self._selection.queues, window.from_ms, window.to_ms)
         seen = _Seen(store)
-        for layout in (JOURNAL, store.layout):
+        for layout in (BESIDE, store.layout):
             # A message that moves may come to a queue that was empty before.
             for delayed, size in store.scan.sizes(self._selection.names(store), window.from_ms, window.to_ms).items():
                 if size and delayed.layout == layout:

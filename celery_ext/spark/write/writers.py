@@ -53,7 +53,7 @@ def prepare(options: WriteOptions, schema: StructType, overwrite: bool, job: str
         columns.log_warnings()
     settings = AppSettings.of(options.celery_app)
     broker = Broker.named_by(options, settings)
-    if broker.has_journal and options.asks_once:
+    if broker.keeps_elsewhere and options.asks_once:
         raise InvalidSparkOption(
             f"if_waiting={options.if_waiting} does not work with a journal (transport option journal_url): the script "
             "of Redis that decides about a row does not see what waits there"

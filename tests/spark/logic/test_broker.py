@@ -119,9 +119,9 @@ def test_a_password_of_a_journal_is_refused(url: str) -> None:
     with pytest.raises(InvalidSparkOption, match="journal_url_env") as caught:
         Broker.of("redis://127.0.0.1:1/0", None, {"journal_url": url})
     assert SECRET not in shown_by(caught.value)
-    broker = Broker.of("redis://127.0.0.1:1/0", None, {"journal_url": url}, journal_env="JOURNAL")
+    broker = Broker.of("redis://127.0.0.1:1/0", None, {"journal_url": url}, env_options={"journal_url": "JOURNAL"})
     assert SECRET.encode() not in pickle.dumps(broker)
-    assert broker.has_journal
+    assert broker.keeps_elsewhere
 
 
 @pytest.mark.parametrize("url", ["sqlite:////var/lib/app/journal.db", "postgresql+psycopg://user@host:5432/db"])
@@ -129,7 +129,7 @@ def test_a_url_of_a_journal_without_a_password_is_taken(url: str) -> None:
     """What has no password is taken as it is."""
     broker = Broker.of("redis://127.0.0.1:1/0", None, {"journal_url": url})
     assert broker.transport_options == {"journal_url": url}
-    assert broker.has_journal
+    assert broker.keeps_elsewhere
 
 
 def test_a_password_of_a_key_for_tls_is_refused() -> None:

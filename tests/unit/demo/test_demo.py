@@ -1,5 +1,5 @@
 from celery_ext.delays.chain import DelayChain
-from celery_ext.demo.journal import Arrival, Verdict
+from celery_ext.demo.arrivals import Arrival, Verdict
 
 CHAINED, CANCELLED = 2, 3
 #: A chain of two steps as it should go: three tries, each after its step.

@@ -30,7 +30,7 @@ class Arrival(NamedTuple):
     retries: int = 0
 
 
-class Journal:
+class Arrivals:
     """Keeps arrivals in a list in Redis, in a database of its own."""
 
     DB: ClassVar = 1
