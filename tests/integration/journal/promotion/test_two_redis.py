@@ -68,7 +68,7 @@ def test_whoever_looks_is_led_to_what_is_wrong(two: Two) -> None:
     assert (state.fault, state.has_lost, state.losses) == ("elsewhere", False, ())
     [text] = losses(state)
     assert f"{first.promotion.place()}, by one, heard" in text
-    assert [title for title, _ in state.problems] == ["The journal belongs to another Redis"]
+    assert [title for _, title, _ in state.problems] == ["The journal belongs to another Redis"]
     assert (state_of(first).fault, len(state_of(first).losses)) == (None, 1)
 
 
