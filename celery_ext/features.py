@@ -15,7 +15,7 @@ def modules_of(name: str, *, but: str = "") -> Iterator[ModuleType]:
     """Imports and yields the modules of an agreed name, such as ``checks``, by the names of their folders.
 
     To remove a feature with its modules is to remove its folder. Each of them, and the front of its folder, can be
-    imported without Spark, a web server or SQL. It knows the front of the room that asks.
+    imported without Spark or SQL, and but for ``metrics`` without a web server. It knows the room that asks.
 
     Args:
         name: The agreed name.

@@ -20,12 +20,13 @@ from celery_ext.testing.sending import Clock, Sending, Sent
 from celery_ext.waiting import DelayedTask, by_id
 from celery_ext.waiting.delayed_task import READABLE
 from kombu_delayq.message.fields import priority_of, to_json
+from kombu_delayq.options import STORES
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer, Waiting
 
 _numbers = count()
 #: Transport options that say how a server is reached, or which keys are whose: those of a test's server are others.
-_OF_SERVER = ("global_keyprefix", "journal_url", "master_name", "sentinel_kwargs")
+_OF_SERVER = ("global_keyprefix", "master_name", "sentinel_kwargs", *STORES)
 MEMORY = "celery_ext.testing.memory_transport:Transport"
 
 
