@@ -77,13 +77,13 @@ compiled: $(VENV)/.test
 
 # With the oldest Celery, kombu, redis-py and Redis supported, and with later versions of Redis and Valkey than
 # distributions have, each from its wheel. One layout: both are made of the same commands. Of journeys, a newer server
-# shows nothing that the tests of the scripts, the store and the channel do not. Workers run in Celery's own way, too.
+# shows nothing that the tests of the scripts, the store and the channel do not. Journeys also run in Celery's own way.
 contract: $(VENV)/.test $(OLDEST)/.test $(SERVERS)/.there
 	DELAYQ_REDIS_SERVER=$$($(OLDEST)/bin/python -m celery_ext.demo.private_redis) DELAYQ_LAYOUTS=hash \
 		$(OLDEST)/bin/python $(PYTEST) -m 'contract and not nightly' tests
 	for python in $(OLDEST)/bin/python $(BIN)/python; do \
 		DELAYQ_PATCH_CELERY=off DELAYQ_LAYOUTS=hash $$python $(PYTEST) \
-			-m 'contract and not nightly' tests/integration || exit 1; \
+			-m 'contract and journey and not nightly' tests/integration || exit 1; \
 	done
 	@set -e; for server in $$(find $(abspath $(SERVERS)) -name redis-server -o -name valkey-server); do \
 		$$server --version; \
@@ -91,7 +91,7 @@ contract: $(VENV)/.test $(OLDEST)/.test $(SERVERS)/.there
 			-m 'contract and not journey and not nightly' tests; \
 	done
 
-# With what comes next: the newest pre-releases of Celery and kombu, or with EARLY=main what stands in their repositories.
+# With what comes next: the newest pre-releases of Celery and kombu, or with EARLY=main what is in their repositories.
 early: | $(NEXT)/bin/python
 	$(NEXT)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	$(NEXT)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --pre \

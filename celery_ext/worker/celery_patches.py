@@ -1,7 +1,7 @@
 """All that a worker replaces in Celery and kombu: what, why, and the one place where it is applied and taken off.
 
-Celery 5.5 to 5.7 and kombu 5.5 to 5.7 were tried. The contract's tests run with the oldest and the newest of them, with
-the setting ``delayq_patch_celery`` on and off. CI tries the newest pre-releases each week.
+Celery 5.5 to 5.7 and kombu 5.5 to 5.7 were tried. Journeys run with the oldest and the newest of them, with the setting
+``delayq_patch_celery`` on and off. CI tries the newest pre-releases each week.
 """
 
 from collections.abc import Callable
