@@ -12,12 +12,13 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 from types import ModuleType
 
 import click
 
 from celery_ext.cli import delayq
-from celery_ext.doctor import all_checks
+from celery_ext.doctor import Level, all_alerts, all_checks
 from celery_ext.features import key_names
 from celery_ext.journal import errors as journal_errors
 from celery_ext.spark import errors as spark_errors
@@ -199,6 +200,36 @@ def benchmarks() -> Lines:
     yield from figures.tables(figures.read())
 
 
+def alert_rules() -> Lines:
+    """Yields the file of alert rules, as monitoring mixins are laid out."""
+    yield "# Alerts on delayed delivery, made by docs/generate.py from the conditions of `delayq doctor`."
+    yield "# Load it with `rule_files` of Prometheus; `promtool test rules alerts_test.yaml` tests it."
+    yield "# Each expression takes the largest value of all exporters of one Redis, so any number of them may run."
+    yield "# The annotation `runbook` is a command that prints what to do."
+    yield from ("groups:", "  - name: delayq", "    rules:")
+    for alert in all_alerts():
+        yield f"      - alert: {alert.name}"
+        yield from _folded("        expr", alert.expr)
+        if alert.lasts:
+            yield f"        for: {alert.lasts}"
+        yield from ("        labels:", f"          severity: {_SEVERITIES[alert.level]}", "        annotations:")
+        yield from _folded("          summary", alert.summary)
+        yield from _folded("          description", alert.description)
+        yield f"          runbook: delayq doctor --explain {alert.name}"
+
+
+_SEVERITIES = {Level.ERROR: "critical", Level.WARNING: "warning"}
+
+
+def _folded(name: str, value: str) -> Lines:
+    indent = " " * (len(name) - len(name.lstrip()) + 2)
+    yield f"{name}: >-"
+    yield from (f"{indent}{line}" for line in wrap(value, 110, break_long_words=False, break_on_hyphens=False))
+
+
+#: Files that are made as a whole.
+FILES: dict[Path, Callable[[], Lines]] = {DOCS / "monitoring/alerts.yaml": alert_rules}
+
 TABLES: dict[str, Callable[[], Lines]] = {
     "options": options,
     "spark options for writing and reading": lambda: spark_option_rows(spark_options.BrokerOptions),
@@ -230,9 +261,9 @@ def current(page: str) -> str:
 def main(check: bool) -> int:
     """Writes the pages that are not current, or only names them. Returns 1 if it was to check and found one."""
     stale = []
-    for path in sorted(DOCS.rglob("*.md")):
+    for path in (*FILES, *sorted(DOCS.rglob("*.md"))):
         text = path.read_text(encoding="utf-8")
-        wanted = current(text)
+        wanted = "".join(f"{line}\n" for line in FILES[path]()) if path in FILES else current(text)
         if text != wanted:
             stale.append(_shown(path))
             if not check:

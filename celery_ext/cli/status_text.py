@@ -8,9 +8,8 @@ from typing import Any
 from celery_ext.cli.broker import prefixes_in_words
 from celery_ext.cli.output import bad, escaped, fit_table, good, local_time, number_of, size, warning
 from celery_ext.delays.durations import in_words
+from celery_ext.doctor import judge
 
-#: From how many s on an overdue queue is in trouble. Transfers are faster than that.
-LATE_S = 5.0
 #: How many queues without a consumer are named.
 NAMED = 5
 
@@ -85,7 +84,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
 def _calmness(row: dict[str, Any]) -> tuple[float, int, bool]:
     """Sorts queues in trouble to the top, the worst first; the others stay in the order of their names."""
     late_s = inf if row["overdue_by_s"] is None else row["overdue_by_s"]
-    is_late = row["overdue"] and not row["held_back"] and late_s >= LATE_S
+    is_late = row["overdue"] and judge.of_overdue(late_s, is_held=bool(row["held_back"])).is_bad
     return -late_s if is_late else 0.0, -row["ready"] if row["no_consumer"] else 0, not row["paused_since"]
 
 
@@ -162,20 +161,22 @@ def _dead_letters(report: dict[str, Any]) -> Iterator[str]:
     )
 
 
+#: The columns of the table of consumers, and the cell of one, as ``--json`` prints it, in each.
+_CONSUMERS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "HOST": lambda row: escaped(row["host"]),
+    "PID": lambda row: escaped(row["pid"]),
+    "IN HAND": lambda row: f"{row['in_hand']:,}",
+    "LEASE": lambda row: (
+        warning("ended: these go back") if row["reclaimed"] else f"{in_words(row['lease_left_s'], plain=True)} left"
+    ),
+    "CONSUMES": lambda row: escaped(", ".join(row["queues"])),
+}
+
+
 def _consumers(report: dict[str, Any]) -> Iterator[str]:
-    rows = [
-        [
-            *map(escaped, (row["host"], row["pid"])),
-            f"{row['in_hand']:,}",
-            warning("ended: these go back")
-            if row["reclaimed"]
-            else f"{in_words(row['lease_left_s'], plain=True)} left",
-            escaped(", ".join(row["queues"])),
-        ]
-        for row in report["consumers"]
-    ]
+    rows = [[cell(row) for cell in _CONSUMERS.values()] for row in report["consumers"]]
     if rows:
-        yield from ("", *fit_table(["HOST", "PID", "IN HAND", "LEASE", "CONSUMES"], rows, right={1, 2}))
+        yield from ("", *fit_table([*_CONSUMERS], rows, right={1, 2}))
     if report["consumers_error"]:
         yield warning(escaped(f"consumers are not listed: {report['consumers_error']}"))
     if report["in_hand_of_stock"]:

@@ -1,5 +1,7 @@
 """What `delayq doctor` looks for: settings, servers and processes that keep delayed tasks from running well."""
 
+from celery_ext.doctor import judge
+from celery_ext.doctor.alerts import Alert, all_alerts
 from celery_ext.doctor.check import APP, REDIS, WORKERS, Check
 from celery_ext.doctor.checks import all_checks
 from celery_ext.doctor.examination import ANSWERS_S, examine, examine_servers, examine_start
@@ -11,12 +13,14 @@ __all__ = [
     "APP",
     "REDIS",
     "WORKERS",
+    "Alert",
     "Check",
     "Finding",
     "Findings",
     "Level",
     "NoSuchText",
     "Subject",
+    "all_alerts",
     "all_checks",
     "counted",
     "examine",
@@ -24,5 +28,6 @@ __all__ = [
     "examine_start",
     "explain",
     "id_of",
+    "judge",
     "named",
 ]

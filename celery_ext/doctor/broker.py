@@ -8,14 +8,14 @@ from redis.exceptions import NoPermissionError, ResponseError
 from celery_ext.connection import wrong_keys
 from celery_ext.dead_letters import routes
 from celery_ext.delays.durations import in_words
+from celery_ext.doctor import judge
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.servers import Servers
 from celery_ext.doctor.subject import Subject
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.store.counts import QueueStats
 
-#: From which share of its memory on a server is nearly full, and full.
-NEARLY_FULL, FULL = 0.8, 0.95
 #: From how many s on a clock is wrong, and so wrong that nothing comes when it should.
 CLOCK_OFF_S, CLOCK_WRONG_S = 1.0, 60.0
 _SETTINGS = "how-to/outage.md#before-one-settings-of-redis"
@@ -133,11 +133,12 @@ def _memory(name: str, info: Mapping[str, Any]) -> Findings:
     used, limit, total = (int(info.get(key, 0)) for key in ("used_memory", "maxmemory", "total_system_memory"))
     bound = limit or total
     filled = used / bound if bound else 0
-    if filled >= NEARLY_FULL:
+    level = judge.of_memory(filled)
+    if level is not Level.OK:
         of = "maxmemory" if limit else "the machine's memory, and has no maxmemory"
         effect = "it is full: publishing fails" if filled >= 1 else "when it is full, publishing fails"
         yield Finding(
-            Level.ERROR if filled >= FULL else Level.WARNING,
+            level,
             f"{name} uses {filled:.0%} of {of}: {effect}",
             "raise maxmemory, or move what is due late to a journal",
             "troubleshooting.md#redis-is-full-or-grows",
@@ -190,28 +191,27 @@ def leader(subject: Subject) -> Findings:
     if store.leases.leader() is None:
         delayed = sum(stats.delayed for stats in subject.overview)
         yield Finding(
-            Level.ERROR if delayed else Level.WARNING,
+            judge.of_leader(leads=False, delayed=delayed),
             "no transfer worker runs: nothing that is due will be delivered"
             + (f", and {counted(delayed, 'message waits', 'messages wait')}" if delayed else ""),
             subject.start("a worker with kombu-delayq"),
             "troubleshooting.md#status-shows-no-leader",
         )
         return
-    lease_ms = store.options.lease_ttl * 1000
-    late = [
-        stats
-        for stats in subject.overview
-        if stats.overdue and stats.overdue_ms > 2 * lease_ms and store.options.limits_of(stats.queue) is None
-    ]
+    late = {stats.queue: level for stats in subject.overview if (level := _of_overdue(subject, stats)) is not Level.OK}
     if late:
-        by = in_words(max(stats.overdue_ms for stats in late) / 1000, plain=True)
+        by = in_words(max(stats.overdue_ms for stats in subject.overview if stats.queue in late) / 1000, plain=True)
         yield Finding(
-            Level.WARNING,
-            f"a transfer worker leads, and messages are overdue by up to {by}: "
-            f"{named([stats.queue for stats in late])}",
+            max(late.values(), key=[*Level].index),
+            f"a transfer worker leads, and messages are overdue by up to {by}: {named([*late])}",
             "look for errors in the log of the leading transfer worker",
             "troubleshooting.md#a-task-is-late",
         )
+
+
+def _of_overdue(subject: Subject, stats: QueueStats) -> Level:
+    is_held = subject.the_store.options.limits_of(stats.queue) is not None
+    return judge.of_overdue(stats.overdue_ms / 1000 if stats.overdue else 0.0, is_held=is_held)
 
 
 def consumers(subject: Subject) -> Findings:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, cast
 
-from celery_ext.doctor import APP, REDIS, Check, Finding, Findings, Level, Subject
+from celery_ext.doctor import APP, REDIS, Alert, Check, Finding, Findings, Level, Subject
 
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState
@@ -55,3 +55,44 @@ def journal(subject: Subject) -> Findings:
 
 
 CHECKS = (Check("journal-horizon", horizon, APP), Check("journal", journal, REDIS))
+ALERTS = (
+    Alert(
+        "DelayqJournalLost",
+        "journal",
+        Level.ERROR,
+        "max by (job, namespace) (delayq_journal_lost) == 1",
+        "Redis has lost delayed tasks.",
+        (
+            "Redis of {{ $labels.job }} is empty or was set back to older data. The journal has what it lost; "
+            "nobody has restored it yet."
+        ),
+    ),
+    Alert(
+        "DelayqJournalDown",
+        "journal",
+        Level.ERROR,
+        "max by (job, namespace) (delayq_journal_up) == 0",
+        "The database of the journal does not answer.",
+        (
+            "No exporter of {{ $labels.job }} has reached the database of the journal for a minute. Tasks that "
+            "are due late cannot be published, and those that wait there are late once it has been away for "
+            "journal_lead."
+        ),
+        lasts="1m",
+    ),
+    Alert(
+        "DelayqJournalNotPromoted",
+        "journal",
+        Level.ERROR,
+        (
+            "max by (job, namespace) (delayq_journal_promoter_present) == 0 or max by (job, namespace) "
+            "(delayq_journal_promotion_lag_seconds) > 60"
+        ),
+        "Tasks of the journal do not reach Redis.",
+        (
+            "Nobody promotes tasks from the journal of {{ $labels.job }} to Redis, or whoever does it is behind. "
+            "They are late once that has gone on for journal_lead."
+        ),
+        lasts="2m",
+    ),
+)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from celery_ext.doctor import REDIS, Check, Finding, Findings, Level, Subject, counted, named
+from celery_ext.doctor import REDIS, Alert, Check, Finding, Findings, Level, Subject, counted, named
 from celery_ext.periodic import is_periodic
 from celery_ext.periodic.control import Listed, list_entries
 from celery_ext.periodic.entries import Entries
@@ -82,3 +82,23 @@ def _with(entries: dict[str, str]) -> str:
 
 #: What this feature brings to `delayq doctor`.
 CHECKS = (Check("periodic", periodic, REDIS),)
+ALERTS = (
+    Alert(
+        "DelayqPeriodicNotRun",
+        "periodic",
+        Level.ERROR,
+        "-max by (job, namespace, entry) (delayq_periodic_until_next_run_seconds) > 60",
+        "The periodic task {{ $labels.entry }} has not run.",
+        "The run of entry {{ $labels.entry }} was due {{ $value | humanizeDuration }} ago, and still waits.",
+        lasts="1m",
+    ),
+    Alert(
+        "DelayqPeriodicNotArmed",
+        "periodic",
+        Level.ERROR,
+        "max by (job, namespace) (delayq_periodic_armer_present) == 0",
+        "No process arms periodic tasks.",
+        "For 2 minutes nobody has armed periodic entries. Each ends after the runs that are armed.",
+        lasts="2m",
+    ),
+)

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 from redis.exceptions import RedisError
 from starlette.requests import Request
 
+from celery_ext.doctor import Level, judge
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import all_queues
@@ -15,11 +16,6 @@ from kombu_delayq.store.counts import QueueCounts, QueueStats, counts_of
 from kombu_delayq.store.nodes import Cluster
 
 T = TypeVar("T")
-
-#: How late the oldest overdue message of a queue may be before the page says so, in ms. Transfers are faster than that.
-LATE_MS = 5000.0
-#: From how many s on the page says that ready messages wait for long.
-WAITS_S = 300.0
 
 
 class QueueState(NamedTuple):
@@ -44,14 +40,22 @@ class QueueState(NamedTuple):
     node: str | None
 
     @property
-    def is_late(self) -> bool:
-        """Whether a message that no rate holds back is overdue for so long that somebody should look."""
-        return self.stats.overdue_ms >= LATE_MS and self.counts.holding(self.stats) is None
+    def of_overdue(self) -> Level:
+        """How bad it is that messages are overdue."""
+        overdue_s = self.stats.overdue_ms / 1000 if self.stats.overdue else 0.0
+        return judge.of_overdue(overdue_s, is_held=self.counts.holding(self.stats) is not None)
 
     @property
-    def waits_long(self) -> bool:
-        """Whether ready messages wait for so long that somebody should look."""
-        return self.stats.ready > 0 and self.paused_ms is None and (self.stats.oldest_ready_s or 0.0) >= WAITS_S
+    def of_waits(self) -> Level:
+        """How bad it is that ready messages wait."""
+        return judge.of_waits(
+            self.stats.oldest_ready_s if self.stats.ready else 0.0, is_paused=self.paused_ms is not None
+        )
+
+    def of_consumers(self, *, is_of_letters: bool) -> Level:
+        """How bad it is that nobody consumes it."""
+        work = self.stats.ready + self.stats.overdue
+        return judge.of_consumers(work, self.consumers, self.unacked, is_of_letters=is_of_letters)
 
 
 def count_queues(store: DelayStore, queues: Sequence[str], cluster: Cluster | None) -> list[QueueState]:

@@ -23,6 +23,7 @@ from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.cli.status_text import text
 from celery_ext.connection import stock_transport, wrong_keys
 from celery_ext.dead_letters import routes
+from celery_ext.doctor import judge
 from celery_ext.features import modules_of
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.message.due import iso_of
@@ -142,7 +143,7 @@ def _row(
     living = [lease for lease in consuming.leases if lease.left_ms > 0 and queue in lease.queues]
     consumers = len({("http", lease.pid) if lease.is_http else lease.name for lease in living})  # one has many leases
     unacked = consuming.unacked.get(queue, 0)
-    is_idle = not (consumers or unacked or consuming.error or queue in letters)
+    known, work = None if consuming.error else consumers, stats.ready + stats.overdue
     return {
         "queue": queue,
         "delayed": stats.delayed,
@@ -156,9 +157,9 @@ def _row(
         "held_back": _held_back(stats, counts),
         "too_late": None if counts is None else counts.too_late,
         "unacked": None if consuming.error else unacked,
-        "consumers": None if consuming.error else consumers,
+        "consumers": known,
         "paused_since": iso_of(consuming.paused[queue]) if queue in consuming.paused else None,
-        "no_consumer": is_idle and bool(stats.ready or stats.overdue),
+        "no_consumer": judge.of_consumers(work, known, unacked, is_of_letters=queue in letters).is_bad,
     }
 
 

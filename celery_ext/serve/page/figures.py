@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from celery_ext.delays.durations import in_words
+from celery_ext.doctor import Level, judge
 from celery_ext.serve.counting import QueueState
 from kombu_delayq.message.due import moment_of
 from kombu_delayq.store.counts import Histogram
@@ -188,28 +189,29 @@ def _leader(leader: str | None, delayed: int) -> Iterator[Fault]:
     if leader == "":
         waits = f"{number(delayed)} delayed tasks stay" if delayed else "delayed tasks would stay"
         text = f"No transfer worker leads, so {waits} where they are: start a worker."
-        yield Fault(True, "Nobody transfers", text)
+        yield Fault(judge.of_leader(leads=False, delayed=delayed) is Level.ERROR, "Nobody transfers", text)
 
 
 def _overdue(rows: Sequence[QueueState]) -> Iterator[Fault]:
-    if late_rows := sorted((row for row in rows if row.is_late), key=lambda row: -row.stats.overdue_ms):
+    if late_rows := sorted((row for row in rows if row.of_overdue.is_bad), key=lambda row: -row.stats.overdue_ms):
         worst_s = max(row.stats.overdue_ms for row in late_rows) / 1000
         overdue = sum(row.stats.overdue for row in late_rows)
         by = lasting(worst_s)
         text = f"{number(overdue)} {_tasks(overdue)} overdue in {_named(late_rows)}, the oldest by {by}."
-        yield Fault(worst_s >= 60, f"Tasks of {_named(late_rows)} are overdue", text, _names(late_rows), "overdue")
+        is_bad = any(row.of_overdue is Level.ERROR for row in late_rows)
+        yield Fault(is_bad, f"Tasks of {_named(late_rows)} are overdue", text, _names(late_rows), "overdue")
 
 
 def _idle(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[Fault]:
-    idle = [row for row in rows if row.stats.ready and row.consumers == 0 and row.stats.queue not in letters]
+    idle = [row for row in rows if row.of_consumers(is_of_letters=row.stats.queue in letters).is_bad]
     if idle := sorted(idle, key=lambda row: -row.stats.ready):
-        ready = sum(row.stats.ready for row in idle)
-        text = f"{number(ready)} ready {_tasks(ready)} without a consumer in {_named(idle)}."
+        work = sum(row.stats.ready + row.stats.overdue for row in idle)
+        text = f"{number(work)} {_tasks(work)} ready or due without a consumer in {_named(idle)}."
         yield Fault(False, f"Nobody consumes {_named(idle)}", text, _names(idle), "no consumer")
 
 
 def _waiting(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[Fault]:
-    slow = [row for row in rows if row.waits_long and row.consumers != 0 and row.stats.queue not in letters]
+    slow = [row for row in rows if row.of_waits.is_bad and row.consumers != 0 and row.stats.queue not in letters]
     if slow := sorted(slow, key=lambda row: -(row.stats.oldest_ready_s or 0.0)):
         oldest = lasting(max(row.stats.oldest_ready_s or 0.0 for row in slow))
         text = f"The oldest ready task of {_named(slow)} has been waiting for a worker for {oldest}."

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.doctor import Finding, Level, examine_servers
+from celery_ext.doctor import Finding, Level, examine_servers, judge
 from celery_ext.serve.access.identity import Caller, caller_of
 from celery_ext.serve.counting import QueueState, allowed, count_queues, unless_away, visible_queues
 from celery_ext.serve.page.chart import bounds, chart, span_of
-from celery_ext.serve.page.figures import Fault, health, number
+from celery_ext.serve.page.figures import Fault, health, lasting, number
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import ServeBroker, serve_of
@@ -98,6 +98,26 @@ def consumers_of(leases: Iterable[ConsumerLease], caller: Caller) -> list[tuple[
     return sorted(found, key=lambda row: (0 if row[0].is_http else -(row[0].held or 0), row[0].name))
 
 
+class _Shown(NamedTuple):
+    """A column of the table of consumers behind their hosts: its name, its class, and its text; a dash for none."""
+
+    text: str
+    css: str
+    cell: Callable[[ConsumerLease, list[str]], str | None]
+
+
+_CONSUMERS = (
+    _Shown("Process", "n", lambda lease, _: None if lease.is_http else lease.pid),
+    _Shown("In hand", "n", lambda lease, _: None if lease.is_http or lease.held is None else number(lease.held)),
+    _Shown("Oldest for", "n", lambda lease, _: lasting(lease.held_s) if lease.held and lease.held_s else None),
+    _Shown("Consumes", "wide", lambda _, queues: _few(queues)),
+)
+
+
+def _few(queues: list[str]) -> str:
+    return ", ".join(queues[:4]) + (f" and {len(queues) - 4} more" if len(queues) > 4 else "")
+
+
 class _Column(NamedTuple):
     """A column of the table of queues: with a ``key`` it can be sorted by, under the name ``by`` in the address."""
 
@@ -158,6 +178,7 @@ def overview(request: Request) -> Response:
         leader=leader,
         standby=allowed(store, store.leases.standbys) or [],
         memory=store.memory(),
+        nearly_full=judge.NEARLY_FULL,
         chart=chart(span, page.now_ms, due, link, in_parts=True),
         due=due,
         past=past(store, queues, buried, span, page.now_ms),
@@ -171,6 +192,7 @@ def overview(request: Request) -> Response:
         sorted_by=by,
         descending=descending,
         letters=sum(letters.values()),
+        consumer_columns=_CONSUMERS,
         consumers=consumers_of(allowed(store, store.consumers.all) or (), caller),
         rows=ROWS,
         cluster=cluster,

@@ -15,6 +15,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from tests.support.conditions import until
 from tests.support.examining import levels, look
+from tests.support.journal.stores import journaled
 
 
 def store_of(server: PrivateRedis, user: str | None = None, **options: Any) -> DelayStore:
@@ -64,8 +65,8 @@ def test_what_is_on_disk_decides(own_server: PrivateRedis) -> None:
     client.config_set("save", "3600 1")
     [found] = look("persistence", store=store)
     assert (found.level, "has snapshots alone" in found.found) == ("warning", True)
-    journaled = store_of(own_server, journal_url="sqlite://", journal="all")
-    assert levels(look("persistence", store=journaled)) == ["notice"]
+    with_all = journaled(own_server.port, {"journal_url": "sqlite://", "journal": "all"})
+    assert levels(look("persistence", store=with_all)) == ["notice"]
     client.config_set("appendonly", "yes")
     assert look("persistence", store=store) == []
 

@@ -11,7 +11,7 @@ import yaml
 
 from celery_ext.cli import delayq
 from celery_ext.delays import durations
-from celery_ext.doctor import explain
+from celery_ext.doctor import Level, all_alerts, all_checks, explain
 from celery_ext.serve.access.gate import TrustedProxies
 from celery_ext.serve.metrics import ScaleQuery, Work, routes
 from tests.support import ROOT
@@ -41,6 +41,17 @@ def test_prometheus_takes_the_alert_rules() -> None:
 
 
 @pytest.mark.wide
+def test_each_alert_watches_for_what_a_check_looks_for() -> None:
+    """The rules are those of the checks, and the worse of two is critical."""
+    names = {check.name for check in all_checks()} | {"broker"}
+    found = {alert.name: alert for alert in all_alerts()}
+    assert [*found] == [rule["alert"] for rule in alerts()]
+    assert {alert.check for alert in found.values()} <= names
+    for rule in alerts():
+        is_error = found[rule["alert"]].level is Level.ERROR
+        assert rule["labels"]["severity"] == ("critical" if is_error else "warning")
+
+
 def test_each_alert_fires_when_it_should_and_only_then() -> None:
     """`promtool test rules` passes, and has for each alert a time at which it fires and one at which it does not."""
     tests = MONITORING / "alerts_test.yaml"
