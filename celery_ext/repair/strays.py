@@ -93,5 +93,5 @@ def put_back(store: DelayStore, queue: str, strays: Strays) -> Iterator[int]:
         if at.step >= store.fetching.steps(at.queue):
             key = store.keys.in_flight(*at)
             raise ResponseError(f"key {key} belongs to a list that the option priority_steps does not have here")
-        store.fetching.fetch(Request("", 0, 0, (), in_flight=[at]))
+        store.fetching.fetch(Request(in_flight=[at]))
         yield count

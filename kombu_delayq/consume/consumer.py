@@ -225,10 +225,17 @@ class Consumer:
             lease = self._lease_in(group)
             lease.queues.update(queues.get(group, ()))
             if group in busy or monotonic() - lease.asked_at < store.options.consumer_ttl:
-                tags = held.get(group, [])
-                subscribed = lease.name in self.subscribed
-                of_group = lease.name, group, queues.get(group, []), tags, not lease.is_taken, subscribed
-                heartbeats.append(LeaseHeartbeat(*of_group, held_s=self._held_s(tags)))
+                heartbeats.append(
+                    LeaseHeartbeat(
+                        consumer=lease.name,
+                        group=group,
+                        queues=queues.get(group, []),
+                        tags=held.get(group, []),
+                        is_new=not lease.is_taken,
+                        subscribed=lease.name in self.subscribed,
+                        held_s=self._held_s(held.get(group, [])),
+                    )
+                )
             else:
                 self._leave(store, group)
         sent_at = monotonic()
@@ -277,9 +284,13 @@ class Consumer:
         lease.queues.update(queues)
         if is_new:
             _note(store, group)
-        tags = self._tags_in(store, group)
         has_lease = store.consumers.heartbeat(
-            lease.name, queues, tags, group=group, is_new=is_new, subscribed=lease.name in self.subscribed
+            lease.name,
+            queues,
+            self._tags_in(store, group),
+            group=group,
+            is_new=is_new,
+            subscribed=lease.name in self.subscribed,
         )
         if has_lease:
             lease.grant(sent_at)

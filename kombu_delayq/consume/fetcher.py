@@ -175,7 +175,7 @@ class Fetcher:
 
     def get(self, queue: str, *, no_ack: bool) -> Message | None:
         """Fetches one message of a queue, a round trip; None if there is none."""
-        request = Request("", 0, 1, [queue], unnoted=[queue] if no_ack else [])
+        request = Request(most=1, queues=[queue], unnoted=[queue] if no_ack else [])
         found = self._consumer.fetch(self._store, self._group, request)
         return next((self.deliveries.message_of(self.deliveries.hold(fetched)) for fetched in found), None)
 
@@ -301,7 +301,7 @@ class Fetcher:
             return
         commands, in_flight = self._waits.end_all()
         if in_flight:
-            self._ask(commands, Request("", 0, 0, (), in_flight=tuple(in_flight)))
+            self._ask(commands, Request(in_flight=tuple(in_flight)))
 
     def _fetch(self, queues: Sequence[str], credit: int) -> None:
         # Without a loop, the callback that gets the message may keep this thread busy.
@@ -320,8 +320,6 @@ class Fetcher:
         """Returns a request for messages, without the name of a consumer and a number."""
         channel = self._channel
         return Request(
-            consumer="",
-            first=0,
             most=credit,
             queues=queues if self._group else channel._queue_cycle.consume(len(queues)),
             in_turns=type(channel._queue_cycle) is round_robin_cycle,

@@ -86,11 +86,9 @@ class WaitBudget:
 
     def note_end(self, reply: Any) -> None:
         """Learns from Redis's reply to ``CLIENT UNBLOCK``, which some services refuse."""
-        if passes(reply):
-            return
         if not isinstance(reply, redis.ResponseError):
             self.ends_waits = True if self.ends_waits is None else self.ends_waits
-        elif self.ends_waits is not False:
+        elif self.ends_waits is not False and not passes(reply):
             self.ends_waits = False
             logger.warning(
                 "Redis refuses CLIENT UNBLOCK (%s): waits for messages last %g s at most. A message that comes to a "
@@ -249,7 +247,7 @@ class Waits:
         """Learns from the replies to the commands of ``end_all``."""
         for reply in replies:
             self._budget.note_end(reply)
-            if passes(reply):
+            if isinstance(reply, redis.ResponseError) and passes(reply):
                 for wait in list(self._waits.values()):
                     if wait.state is WaitState.ENDING:
                         wait.state = WaitState.BLOCKED  # it goes on, and has to be ended again

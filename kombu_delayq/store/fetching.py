@@ -230,7 +230,7 @@ class Fetching(StorePart):
             client_ids: Numbers of the connections that wait.
             in_flight: The in-flight lists, of queues of one slot group.
         """
-        request = Request("", 0, 0, (), in_flight=in_flight)
+        request = Request(in_flight=in_flight)
         commands: list[Command] = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
         commands.append(self.fetch_command(request, by_text=True))
         # In a cluster, all of these go to the node of the lists.
@@ -246,7 +246,7 @@ class Fetching(StorePart):
         """
         of_lists = [InFlight(queue, step, consumer) for queue in queues for step in range(self.steps(queue))]
         for some in pages(of_lists, PAGE):
-            self.fetch(Request("", 0, 0, (), in_flight=some))
+            self.fetch(Request(in_flight=some))
 
     def in_flight_keys(self, at: InFlight) -> tuple[str, str]:
         """Returns the keys of the list from which an in-flight list gets its message, and of the in-flight list."""

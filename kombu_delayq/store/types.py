@@ -367,7 +367,7 @@ class Request(NamedTuple):
     """What a consumer wants to fetch.
 
     Attributes:
-        consumer: Name of the consumer.
+        consumer: Name of the consumer; empty where nothing is noted as unacked.
         first: Number in the tag of the first message. The caller has not used it, nor the ``most`` numbers from there.
         most: The most messages to fetch; 0 only puts back what is in in-flight lists.
         queues: Names of the queues, in the order in which they are served; in a cluster only one.
@@ -376,10 +376,10 @@ class Request(NamedTuple):
         in_flight: In-flight lists of the consumer that may hold a message. They are served first, and empty afterwards.
     """
 
-    consumer: str
-    first: int
-    most: int
-    queues: Sequence[str]
+    consumer: str = ""
+    first: int = 0
+    most: int = 0
+    queues: Sequence[str] = ()
     in_turns: bool = True
     unnoted: Collection[str] = ()
     in_flight: Sequence[InFlight] = ()

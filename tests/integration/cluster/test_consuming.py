@@ -81,11 +81,11 @@ def test_a_message_is_adopted_when_its_node_is_there_again(
     """A message before its time that cannot be adopted now is adopted later, and the connection goes on."""
     adopt, failed = Delivery.adopt, []
 
-    def fail_once(*args: Any) -> str:
+    def fail_once(*args: Any, **kwargs: Any) -> str:
         if not failed:
             failed.append(True)
             raise redis.ConnectionError("away")
-        return adopt(*args)
+        return adopt(*args, **kwargs)
 
     monkeypatch.setattr(Delivery, "adopt", fail_once)
     early = message(1)
