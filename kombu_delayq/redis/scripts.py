@@ -1,6 +1,7 @@
 """Finds the Lua files, expands their headers and includes, and keeps the result.
 
-An operation has a name that no other one has. Its file is in ``lua/``, or in a folder of the feature that it serves.
+An operation has a name that no other one has. Its file is in ``lua/``, or there in a folder of the feature or layout
+that it serves.
 
 The header of an operation names its keys and its arguments, in their order. The operation has each under its name:
 

@@ -27,7 +27,7 @@ from tests.support.lua.names import (
 )
 from tests.support.lua.scripts import FORMS, INCLUDES, LUA, OPERATIONS
 
-for folder in {path.rpartition("/")[0] for path in scripts.operations().values()} - {""}:
+for folder in {path.rpartition("/")[0] for path in scripts.operations().values()} - {"", *LAYOUTS}:
     import_module(f"celery_ext.{folder}.store")
 #: The parts of a store, those of features too.
 PARTS = StorePart.__subclasses__()
