@@ -53,12 +53,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq run-now - < ids.txt": "Those whose ids are in a file",
         "delayq run-now --task shop.report": "All of a task, after a question",
     },
-    "periodic list": {
-        "delayq periodic list --json | jq -r 'select(.error != \"\") | .name'": "Those that cannot be sent",
-    },
-    "periodic pause": {"delayq periodic pause report cleanup": "Two entries"},
-    "periodic resume": {"delayq periodic resume report cleanup": "Two entries"},
-    "periodic run-now": {"delayq periodic run-now report": "One run now"},
     "queues purge": {"delayq queues purge orders mails": "Two queues, after a question"},
     "queues pause": {"delayq queues pause orders mails": "Two queues"},
     "queues resume": {"delayq queues resume orders mails": "Two queues"},
@@ -79,10 +73,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq import backlog.jsonl": "What an export has written",
         "delayq import --queue orders-eu backlog.jsonl": "All of its messages into one queue",
         "zcat orders.jsonl.gz | delayq import": "A packed export",
-    },
-    "repair": {
-        "delayq repair --dry-run": "Only look",
-        "delayq repair orders": "Mend a queue, after a question",
     },
     "convert": {"delayq convert orders --to redisson": "Messages of a queue into the layout that Redisson shares"},
     "transfer": {

@@ -19,9 +19,7 @@ from celery_ext.cli.commands.doctor import doctor
 from celery_ext.cli.commands.export import export
 from celery_ext.cli.commands.import_ import import_
 from celery_ext.cli.commands.list import list_
-from celery_ext.cli.commands.periodic import periodic
 from celery_ext.cli.commands.queues import queues
-from celery_ext.cli.commands.repair import repair
 from celery_ext.cli.commands.reschedule import reschedule
 from celery_ext.cli.commands.run_now import run_now
 from celery_ext.cli.commands.serve import serve
@@ -56,9 +54,9 @@ def _refuse_app(context: click.Context, parameter: click.Parameter, given: str |
 
 _SECTIONS: dict[str, list[click.Command]] = {
     "Look": [status, doctor, list_, count, show],
-    "Change": [cancel, reschedule, run_now, periodic, queues, dead_letters],
+    "Change": [cancel, reschedule, run_now, queues, dead_letters],
     "Run": [transfer, serve, tokens, demo],
-    "Mend": [repair, convert, export, import_],
+    "Mend": [convert, export, import_],
 }
 _BROUGHT = [*modules_of("command", but="cli")]
 for module in _BROUGHT:
@@ -118,7 +116,7 @@ def delayq(context: click.Context, /, **params: Any) -> None:
 
 for module in _BROUGHT:
     EXAMPLES.update(module.EXAMPLES)
-    delayq.params[-3:-3] = module.OPTIONS  # behind the other options about the broker
+    delayq.params[-3:-3] = getattr(module, "OPTIONS", ())  # behind the other options about the broker
 add_examples(delayq)
 complete_whole_words()
 bootstrap.attach()

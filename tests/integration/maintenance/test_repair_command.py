@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import redis
 
-from celery_ext.cli.commands import repair
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.repair import check
+from celery_ext.repair import command as repair
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys

@@ -15,6 +15,16 @@ from celery_ext.periodic import control
 from celery_ext.periodic.store import PeriodicStore
 from kombu_delayq.message.due import iso_of
 
+SECTION = "Change"
+EXAMPLES = {
+    "periodic list": {
+        "delayq periodic list --json | jq -r 'select(.error != \"\") | .name'": "Those that cannot be sent",
+    },
+    "periodic pause": {"delayq periodic pause report cleanup": "Two entries"},
+    "periodic resume": {"delayq periodic resume report cleanup": "Two entries"},
+    "periodic run-now": {"delayq periodic run-now report": "One run now"},
+}
+
 _names = click.argument("names", metavar="ENTRY...", nargs=-1, required=True)
 
 
@@ -103,3 +113,6 @@ def _row(entry: control.Listed, now_ms: float) -> tuple[str, ...]:
 
 def _iso(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso_of(at_ms)
+
+
+COMMAND = periodic

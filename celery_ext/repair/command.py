@@ -10,9 +10,19 @@ from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, queues_argument, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
-from celery_ext.repair import Findings, RepairStore, Search, check, find_strays, forget_strays
+from celery_ext.repair.check import Findings, check
+from celery_ext.repair.store import RepairStore
+from celery_ext.repair.strays import Search, find_strays, forget_strays
 from kombu_delayq.audit import audited
 from kombu_delayq.store import DelayStore
+
+SECTION = "Mend"
+EXAMPLES = {
+    "repair": {
+        "delayq repair --dry-run": "Only look",
+        "delayq repair orders": "Mend a queue, after a question",
+    },
+}
 
 #: By kind of damage: the words for one, those for many, and what a repair does about it.
 WORDS = {
@@ -185,3 +195,6 @@ def _lines(findings: Findings, *, mended: bool) -> Iterator[str]:
         yield f"  {number_of(count, one, many)}" + (f": {done}" if mended else "")
         if ids:
             yield f"    {', '.join(map(escaped, ids))}{more}"
+
+
+COMMAND = repair
