@@ -28,7 +28,6 @@ from kombu_delayq.redis.errors import (
     OF_ONE_SERVER,
     check_writes,
     is_full,
-    is_of_one_node,
     note_refusal,
     noticing_demotion,
     raise_as_lost,
@@ -318,7 +317,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         try:
             super().after_reply_message_received(queue)
         except (redis.RedisError, OSError) as error:
-            if not (is_of_one_node(self.pool, error) or is_full(error)):
+            if not (self.store.pool.is_partial(error) or is_full(error)):
                 raise
             logger.info("queue %r of replies is not deleted: %s", queue, readable(error))
 
@@ -379,7 +378,7 @@ def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
         pool: The connections to use.
     """
     # A plain client, because kombu's own one prefixes only the first key of a script.
-    client = pools.client_of(pool)
+    client = pools.of(pool).client()
     db = pool.connection_kwargs.get("db") or 0
     keys = replace(channel.key_names, db=db)
     make = hooks.store_class(vars(channel.options)) or DelayStore

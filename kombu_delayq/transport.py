@@ -22,10 +22,8 @@ from kombu_delayq.consume.poller import DelayedPoller
 from kombu_delayq.consume.presence import ANSWER_S
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import is_of_one_node
-from kombu_delayq.redis.nodes import primaries
 from kombu_delayq.redis.sentinel import FollowingPool
-from kombu_delayq.redis.slots import have_slots
+from kombu_delayq.redis.slots import have_slots, primaries
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
 
@@ -163,7 +161,7 @@ class DelayedTransport(_Transport):
         try:
             self.consumer.renew(channel.store, group)
         except (redis.RedisError, OSError) as error:
-            if not is_of_one_node(channel.pool, error):
+            if not channel.store.pool.is_partial(error):
                 raise
             logger.info("consumer %s has no lease in every queue yet: %s", self.consumer.name, error)
         if self._heartbeat is None or not self._heartbeat.is_alive:

@@ -19,6 +19,7 @@ from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.cluster import Nodes
 from kombu_delayq.errors import DelayqError, InvalidOptions, StoreUnavailable
 from kombu_delayq.store import DelayStore
 
@@ -73,7 +74,7 @@ def examine(
             return
         yield Finding(Level.OK, answers, check=BROKER)
         with suppress(RedisError, OSError):
-            subject.store.nodes.overview()  # no check waits long for a node of a cluster that is away
+            subject.store.part(Nodes).overview()  # no check waits long for a node of a cluster that is away
         if any(check.asks for check in left):
             yield from _ask(subject, connection, timeout_s)
         made = [check for check in left if subject.workers is not None or Needs.WORKERS not in check.needs]
@@ -107,7 +108,7 @@ def examine_start(app: Celery, channel: DelayedChannel) -> list[Finding]:
     """
     subject = Subject(app, channel.store, channel)
     # A node of a cluster that is away would hold the start up.
-    several = channel.connection.has_nodes
+    several = channel.store.pool.several
     made = [check for check in all_checks() if check.at_start and not (several and Needs.REDIS in check.needs)]
     return [finding for finding in _make(subject, made, []) if finding.level.is_bad]
 
@@ -206,7 +207,7 @@ def _make(subject: Subject, checks: Sequence[Check], said: list[str]) -> Iterato
                 yield Finding(Level.ERROR, str(error), *_MEND_OPTIONS, check=check.name)
         except Exception as error:  # an error of any kind is a finding; the other checks go on
             found = True
-            if subject.store is not None and _is_of_node(subject.store, error):
+            if subject.store is not None and subject.store.pool.is_partial(error):
                 stopped[check.name] = error
             else:
                 said.append(str(error))
@@ -232,16 +233,11 @@ def _is_said(error: Exception, said: Sequence[str]) -> bool:
     return str(error) in said or (isinstance(error, InvalidOptions) and _OPTIONS in said)
 
 
-def _is_of_node(store: DelayStore, error: Exception) -> bool:
-    """Whether an error says only that a node of a cluster is away."""
-    return isinstance(error, (RedisError, OSError)) and store.is_of_one_node(error)
-
-
 def _without_node(store: DelayStore, stopped: Mapping[str, Exception]) -> Findings:
     """Yields which nodes of a cluster are away, and which checks they have stopped, with the error of each."""
     found = f"a node of the cluster cannot be asked: {next(iter(stopped.values()))}"
     with suppress(RedisError, OSError):
-        cluster = store.nodes.overview()
+        cluster = store.part(Nodes).overview()
         if cluster is not None and cluster.down:
             found = named([f"the {node.role} {node.name} is {node.state}" for node in cluster.down])
     yield Finding(Level.ERROR, found, "restart it, or mend what keeps this process from it", _NODE_AWAY, BROKER)

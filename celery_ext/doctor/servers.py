@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.redis.nodes import clients_of
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.text import as_text
@@ -33,7 +32,7 @@ class Servers(StorePart):
     def info(self) -> dict[str, Mapping[str, Any]]:
         """Returns the fields of INFO as redis-py reads them; none where the server refuses it."""
         found: dict[str, Mapping[str, Any]] = {}
-        for name, client in clients_of(self._client.redis).items():
+        for name, client in self._client.pool.clients().items():
             try:
                 found[name] = dict(client.info())
             except ResponseError:  # forbidden by an ACL, or renamed by the server
@@ -43,7 +42,7 @@ class Servers(StorePart):
     def setting(self, setting: str) -> dict[str, str | None]:
         """Returns a setting of the server; None where it does not tell, such as at a managed service."""
         found: dict[str, str | None] = {}
-        for name, client in clients_of(self._client.redis).items():
+        for name, client in self._client.pool.clients().items():
             try:
                 reply = client.config_get(setting)
             except ResponseError:
@@ -54,7 +53,7 @@ class Servers(StorePart):
 
     def clocks(self) -> dict[str, ClockOffset]:
         """Compares the clock of this process with those of the servers, in a few round trips to each."""
-        return {name: _offset(client) for name, client in clients_of(self._client.redis).items()}
+        return {name: _offset(client) for name, client in self._client.pool.clients().items()}
 
 
 def _offset(client: Any) -> ClockOffset:

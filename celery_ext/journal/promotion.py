@@ -9,8 +9,6 @@ from redis.lock import Lock
 
 from celery_ext.journal.keys import JournalKeys
 from kombu_delayq.message.pages import pages
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.nodes import clients_of
 from kombu_delayq.redis.operations import Args, Call, HashKey, Rows, operation
 from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import Into, StoreClient
@@ -223,12 +221,12 @@ class Promotion(StorePart):
     def place(self) -> str:
         """Returns where the store is, for people: address and database of Redis, and the prefix of keys."""
         redis, keys = self._client.redis, self._keys
-        address = getattr(redis.connection_pool, "service_name", None) or ", ".join(sorted(clients_of(redis)))
+        address = getattr(redis.connection_pool, "service_name", None) or ", ".join(sorted(self._client.pool.clients()))
         return f"{address}/{keys.db}{f', key prefix {keys.prefix!r}' if keys.prefix else ''}"
 
     def server(self) -> str:
         """Returns what no other store has, and this one loses at a restart or a failover; '' if Redis does not tell."""
-        client = pools.client_at(self._client.redis.connection_pool, self._own.journal())
+        client = self._client.client_at(self._own.journal())
         try:
             found = {**client.info("server"), **client.info("replication")}
         except ResponseError:  # forbidden by an ACL

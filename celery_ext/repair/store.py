@@ -5,7 +5,6 @@ from math import inf
 from typing import Any, NamedTuple, cast
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.redis.operations import Args, Key, Rows, Stored, operation
 from kombu_delayq.store.client import Into
 from kombu_delayq.store.part import StorePart
@@ -126,13 +125,13 @@ class RepairStore(StorePart):
 
     def queue_pages(self) -> Iterator[set[str]]:
         """Yields the names of all queues of the database that have keys of ours, in parts; some come twice."""
-        for found in scan_pages(self._client.redis, self._keys.of_any_queue, SCAN_KEYS):
+        for found in self._client.scan_pages(self._keys.of_any_queue, SCAN_KEYS):
             names = (self._keys.queue_of(as_text(key)) for key in found)
             yield {name for name in names if name is not None}
 
     def in_flight_pages(self) -> Iterator[list[tuple[InFlight, int]]]:
         """Yields all in-flight lists of the database, with the number of their messages, in parts; some come twice."""
-        for found in scan_pages(self._client.redis, self._keys.of_any_in_flight, SCAN_KEYS):
+        for found in self._client.scan_pages(self._keys.of_any_in_flight, SCAN_KEYS):
             in_flight = [InFlight(*of_key) for key in found if (of_key := self._keys.in_flight_of(as_text(key)))]
             counts = self._client.replies([("LLEN", self._keys.in_flight(*at)) for at in in_flight])
             yield [each for each in zip(in_flight, counts, strict=True) if isinstance(each[1], int)]

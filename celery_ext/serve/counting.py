@@ -1,6 +1,6 @@
 """What queues hold, as the API and the page count it: in a few round trips, however many queues there are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from redis.exceptions import RedisError
@@ -10,10 +10,9 @@ from celery_ext.doctor import Level, judge
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import all_queues
-from kombu_delayq.redis import pools
+from kombu_delayq.cluster import Cluster, Nodes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats, counts_of
-from kombu_delayq.store.nodes import Cluster
 
 T = TypeVar("T")
 
@@ -70,9 +69,9 @@ def count_queues(store: DelayStore, queues: Sequence[str], cluster: Cluster | No
         return []
     stats = {found.queue: found for found in overview_of(store, queues)}
     held = [queue for queue, found in stats.items() if found.overdue]
-    counts = unless_away(store, lambda: store.figures.counts(queues, held)) or dict.fromkeys(queues, counts_of({}, []))
-    unacked, consumers = allowed(store, store.figures.held), allowed(store, store.consumers.by_queue)
-    paused = allowed(store, store.fetching.paused) or {}
+    counts = store.unless_away(lambda: store.figures.counts(queues, held)) or dict.fromkeys(queues, counts_of({}, []))
+    unacked, consumers = store.if_allowed(store.figures.held), store.if_allowed(store.consumers.by_queue)
+    paused = store.if_allowed(store.fetching.paused) or {}
     return [
         QueueState(
             stats[queue],
@@ -80,7 +79,7 @@ def count_queues(store: DelayStore, queues: Sequence[str], cluster: Cluster | No
             None if unacked is None else unacked.get(queue, 0),
             None if consumers is None else consumers[queue],
             paused.get(queue),
-            *store.nodes.place_of(queue, cluster),
+            *store.part(Nodes).place_of(queue, cluster),
         )
         for queue in queues
     ]
@@ -105,35 +104,6 @@ def overview_of(store: DelayStore, queues: Sequence[str]) -> list[QueueStats]:
     try:
         return store.figures.overview(queues)
     except (RedisError, OSError) as error:
-        if not store.is_of_one_node(error):
+        if not store.pool.is_partial(error):
             raise
         return [QueueStats.uncounted(queue, error) for queue in queues]
-
-
-def aside(store: DelayStore) -> DelayStore:
-    """Returns a store of Redis alone that waits for no node of a cluster for long; without hash slots the given one."""
-    if not store.keys.slots:
-        return store
-    return DelayStore(pools.client_of(pools.aside(store.client.connection_pool)), store.keys, options=store.options)
-
-
-def unless_away(store: DelayStore, look: Callable[[], T]) -> T | None:
-    """Returns what a function finds; None while the node of a cluster that knows it is away.
-
-    Raises:
-        RedisError, OSError: Redis refuses it, or is no cluster and does not answer.
-    """
-    try:
-        return look()
-    except (RedisError, OSError) as error:
-        if not store.is_of_one_node(error):
-            raise
-        return None
-
-
-def allowed(store: DelayStore, look: Callable[[], T]) -> T | None:
-    """Returns what a function finds; None if Redis refuses it, such as for a missing right."""
-    try:
-        return look()
-    except store.nodes.errors:
-        return None

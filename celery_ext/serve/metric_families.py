@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from celery_ext.features import modules_of
 from celery_ext.periodic.control import Listed, list_entries
 from celery_ext.periodic.store import PeriodicStore
-from celery_ext.serve.counting import overview_of, unless_away
+from celery_ext.serve.counting import overview_of
 from celery_ext.serve.exposition import Family, counter, gauge, histogram
 from celery_ext.waiting import all_queues
 from kombu_delayq import __version__
+from kombu_delayq.cluster import Cluster, Nodes
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats
-from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.text import readable
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ class SnapshotReader:
         Raises:
             RedisError, OSError: Redis does not answer, or refuses even to name and count the queues.
         """
-        cluster = store.nodes.overview()
-        store = unless_away(store, partial(store.reading, counted=False)) or store
+        cluster = store.part(Nodes).overview()
+        store = store.unless_away(partial(store.reading, counted=False)) or store
         features = modules_of("metrics", but="serve")
         brought = [family for feature in features for family in feature.families(store, may_see)]
         figures = store.figures
@@ -110,7 +110,7 @@ class SnapshotReader:
         for stats in found.values():
             if stats.error:
                 self._warn(f"queue {stats.queue!r}", stats.error)
-        slots = {name: slot for name in names if (slot := store.nodes.slot_of(name)) is not None}
+        slots = {name: slot for name in names if (slot := store.part(Nodes).slot_of(name)) is not None}
         stats_of = [found[name] for name in names if not found[name].error]
         names, overdue = [stats.queue for stats in stats_of], {stats.queue for stats in stats_of if stats.overdue}
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
@@ -118,7 +118,7 @@ class SnapshotReader:
         consumers = self._optional(store, "consumers", store.consumers.by_queue, None)
         entries = self._optional(store, "periodic entries", lambda: list_entries(store), list[Listed]())
         return Snapshot(
-            unless_away(store, lambda: store.leases.leader() is not None),
+            store.unless_away(lambda: store.leases.leader() is not None),
             stats_of,
             self._optional(store, "due times", lambda: _within(store, stats_of, now_ms), {}),
             self._optional(store, "counters", lambda: figures.counts(names, overdue), {}),
@@ -139,7 +139,7 @@ class SnapshotReader:
         """Returns what a function finds, or ``missing`` where Redis refuses it, such as for a right or a key's type."""
         try:
             return look()
-        except store.nodes.errors as error:
+        except store.pool.partial_errors as error:
             self._warn(what, str(error))
             return missing
 

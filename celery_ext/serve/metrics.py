@@ -26,7 +26,6 @@ from starlette.responses import Response
 from celery_ext.connection import TRANSPORT, patient_options
 from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.counting import aside, unless_away
 from celery_ext.serve.exposition import Family, answer
 from celery_ext.serve.metric_families import Snapshot, SnapshotReader, all_of, up
 from celery_ext.serve.problems import Problem, bad_request, unavailable
@@ -252,8 +251,8 @@ class HealthAnswer(msgspec.Struct):
 def health_of(broker: ServeBroker, *, needs_leader: bool) -> tuple[HTTPStatus, HealthAnswer]:
     """Asks Redis for the leader; one round trip. A cluster is up while any of its nodes answers."""
     try:
-        store = aside(broker.store)
-        is_up, leads = True, unless_away(store, lambda: store.leases.leader() is not None)
+        store = broker.store.aside()
+        is_up, leads = True, store.unless_away(lambda: store.leases.leader() is not None)
         if leads is None:
             store.now_ms()  # raises if no other node answers, either
     except (RedisError, OSError, OperationalError) as error:
@@ -343,7 +342,7 @@ def work_of(store: DelayStore, queues: list[str], ahead_s: float) -> Work:
             raise unavailable(detail) if stats.is_away else Problem(502, detail, "broker-refuses")
     horizon_ms = max(stats.now_ms for stats in found.values()) + ahead_s * 1000
     counts = store.figures.due_counts(queues, [-inf, horizon_ms])
-    limited, paused = store.figures.counts(queues), unless_away(store, aside(store).fetching.paused) or {}
+    limited, paused = store.figures.counts(queues), store.unless_away(store.aside().fetching.paused) or {}
     work = {}
     for queue in queues:
         stats = found[queue]

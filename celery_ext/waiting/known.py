@@ -1,11 +1,9 @@
 """Which queues there are: what Redis and an app know of them."""
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
-
-from redis.exceptions import RedisError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.queues import LOOK_S
@@ -38,23 +36,11 @@ def all_queues(
         redis.exceptions.RedisError, OSError: Redis does not answer, or refuses to name the queues with delayed
             messages.
     """
-    try:
-        found = {*store.queues.names()}
-    except (RedisError, OSError) as error:
-        if not store.is_of_one_node(error):
-            raise
-        found = set()
-    found.update(_told(store, store.fetching.paused))
-    others = {*_told(store, store.consumers.by_queue), *_told(store, lambda: store.queues.bound(look_s)), *_of_app(app)}
-    ours = {*_told(store, store.letters.queues), *letters}
+    found = {*(store.unless_away(store.queues.names) or ()), *(store.if_allowed(store.fetching.paused) or ())}
+    bound = store.if_allowed(lambda: store.queues.bound(look_s)) or ()
+    others = {*(store.if_allowed(store.consumers.by_queue) or ()), *bound, *_of_app(app)}
+    ours = {*(store.if_allowed(store.letters.queues) or ()), *letters}
     return sorted(found.union(name for name in others - ours if not _is_of_process(name, app)))
-
-
-def _told(store: DelayStore, look: Callable[[], Collection[str]]) -> Collection[str]:
-    try:
-        return look()
-    except store.nodes.errors:
-        return ()
 
 
 def _of_app(app: "Celery[Any] | None") -> Iterator[str]:

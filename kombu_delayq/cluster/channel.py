@@ -18,7 +18,7 @@ from kombu_delayq.cluster.pool import LATE_S
 from kombu_delayq.cluster.pubsub import ClusterPubSub
 from kombu_delayq.consume.qos import FetchedQoS
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import OF_REPLICA, is_full, is_of_one_node
+from kombu_delayq.redis.errors import OF_REPLICA, is_full
 from kombu_delayq.text import readable
 
 logger = get_logger(__name__)
@@ -114,7 +114,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
         try:
             return super().queue_declare(queue, passive=passive, **kwargs)
         except (RedisError, OSError) as error:
-            if passive or not (queue and kwargs.get("auto_delete") and is_of_one_node(self.pool, error)):
+            if passive or not (queue and kwargs.get("auto_delete") and self.store.pool.is_partial(error)):
                 raise
             return queue_declare_ok_t(queue, 0, 0)
 
@@ -181,7 +181,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
         self._tables.pop(binding[0], None)
 
     def _is_passing(self, error: Exception) -> bool:
-        return is_of_one_node(self.pool, error) or is_full(error)
+        return self.store.pool.is_partial(error) or is_full(error)
 
     def _delete(self, queue: str, exchange: str, *args: Any, **kwargs: Any) -> None:
         self._unbound.pop((exchange, *args), None)

@@ -12,9 +12,10 @@ from kombu_delayq.cluster.dispatch import Dispatch, RetryDeadline, follow
 from kombu_delayq.cluster.pool import LOST, NodePools, is_pool_full, node_of
 from kombu_delayq.cluster.pubsub import ClusterPubSub, PrefixedPubSub
 from kombu_delayq.cluster.topology import Node, NoNode
+from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import NOT_RUN
 from kombu_delayq.redis.pools import OF_USE
-from kombu_delayq.redis.replies import Command
+from kombu_delayq.redis.replies import Command, as_sent
 
 
 class ClusterPool(NodePools):
@@ -24,11 +25,22 @@ class ClusterPool(NodePools):
         """Returns a client that sends each command to the node of its keys."""
         return ClusterClient(connection_pool=self)
 
-    def dispatch(self, commands: Sequence[Command]) -> Dispatch:
+    def clients(self, *, replicas: bool = False) -> dict[str, redis.Redis]:
+        """Returns clients of the primaries, and with ``replicas`` of all nodes, by host and port. Connects to none."""
+        self.topology.know()
+        found = [*self.topology.primaries, *(self.topology.replicas if replicas else ())]
+        return {str(node): redis.Redis(connection_pool=self.of(node)) for node in found}
+
+    def send(self, commands: Sequence[Command]) -> Dispatch:
         """Sends commands to the nodes of their keys. Returns what has their replies."""
-        made = Dispatch(self, [(command, {}) for command in commands])
+        made = Dispatch(self, [(as_sent(command), {}) for command in commands])
         made.send()
         return made
+
+
+@pools.of.register
+def _of(pool: ClusterPool) -> pools.Pool:
+    return pool
 
 
 class _Reading:
@@ -87,16 +99,9 @@ class ClusterClient(_Reading, redis.Redis):
         """Returns subscriptions at some node: nodes pass on what is published."""
         return ClusterPubSub(self.connection_pool, **kwargs)
 
-    def nodes(self, replicas: bool = False) -> dict[str, redis.Redis]:
-        """Returns clients of the primaries, and with ``replicas`` of all nodes, by host and port. Connects to none."""
-        topology = self.connection_pool.topology
-        topology.know()
-        found = [*topology.primaries, *(topology.replicas if replicas else ())]
-        return {str(node): redis.Redis(connection_pool=self.connection_pool.of(node)) for node in found}
-
     def scan_iter(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
         """Goes through the keys of all nodes. While a slot moves, a key may be missed or come twice."""
-        for client in self.nodes().values():
+        for client in self.connection_pool.clients().values():
             yield from client.scan_iter(*args, **kwargs)
 
     def _run_at(self, node: Node, slot: int, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -132,7 +137,7 @@ class ClusterClient(_Reading, redis.Redis):
     def _run_on_all(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         found: list[Any] = []
         lost: Exception | None = None
-        for client in self.nodes().values():
+        for client in self.connection_pool.clients().values():
             try:
                 found.append(client.execute_command(*args, **options))
             except LOST as error:  # a node that takes its place gets a script when it is first run there

@@ -14,6 +14,7 @@ from redis.connection import Connection, SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kombu_delayq.cluster.topology import ASK_S, Node, Topology
+from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.pools import OF_USE
 from kombu_delayq.redis.slots import slot_of_key
 
@@ -48,6 +49,8 @@ class NodePools(redis.ConnectionPool):
             a node has been away already, and a reply may not take longer than ``retry_s``, either.
     """
 
+    several = True
+    partial_errors: tuple[type[Exception], ...] = (redis.RedisError, OSError)
     retry_s = RETRY_S
     serves_others = False
 
@@ -78,6 +81,10 @@ class NodePools(redis.ConnectionPool):
         for pool in list(self._pools.values()):
             pool.max_connections = max(pool.max_connections, most)
 
+    def is_partial(self, error: object) -> bool:
+        """Whether an error says only that a node is away at the moment, while others may answer."""
+        return isinstance(error, self.partial_errors) and is_of_node(error)
+
     def hurry(self, retry_s: float = SHORT_RETRY_S) -> None:
         """Lets no command wait for long, because queues of other nodes are served as well."""
         self.retry_s, self.serves_others = retry_s, True
@@ -101,7 +108,7 @@ class NodePools(redis.ConnectionPool):
                     pool = self._pools[node] = self._new_pool(node)
         return pool
 
-    def for_key(self, key: str | bytes) -> redis.ConnectionPool:
+    def node_of(self, key: str | bytes) -> redis.ConnectionPool:
         """Returns the pool of the primary that has a key now.
 
         Raises:
@@ -110,7 +117,7 @@ class NodePools(redis.ConnectionPool):
         return self.for_slot(slot_of_key(key))
 
     def for_slot(self, slot: int) -> redis.ConnectionPool:
-        """Returns the pool of the primary that has a slot now. The rest is as with ``for_key``."""
+        """Returns the pool of the primary that has a slot now. The rest is as with ``node_of``."""
         node = self.topology.node_of(slot)
         if not self.topology.may_answer(node):
             raise self.topology.silence(node)

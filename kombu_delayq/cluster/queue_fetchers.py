@@ -10,6 +10,7 @@ import redis
 from kombu.log import get_logger
 from redis.exceptions import AskError, MovedError, RedisError
 
+from kombu_delayq.cluster.pool import NodePools
 from kombu_delayq.consume.credit import Credit
 from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Fetcher
 from kombu_delayq.consume.pipelined import PipelinedConnection
@@ -17,7 +18,6 @@ from kombu_delayq.consume.waits import MOST_WAITS, NO_CONNECTION_LEFT, WaitBudge
 from kombu_delayq.message.fields import Message
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.backoff import Backoff
-from kombu_delayq.redis.errors import is_of_one_node
 from kombu_delayq.store.types import InFlight
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class QueueFetcher:
             yield
         except (RedisError, OSError) as error:
             is_own = error is not self.fetcher.deliveries.error
-            if not (is_own and is_of_one_node(self._pool, error)):
+            if not (is_own and pools.of(self._pool).is_partial(error)):
                 raise
             self._fail(error)
 
@@ -91,7 +91,7 @@ class QueueFetcher:
         self._poller.wake_in(APART_LOOK_S)
 
     def _node(self) -> redis.ConnectionPool:
-        return pools.node_of(self._pool, self._key)
+        return pools.of(self._pool).node_of(self._key)
 
     def _watch(self, fd: int, connection: PipelinedConnection) -> None:
         self._poller.watch(fd, _Reader(self, connection))
@@ -108,11 +108,11 @@ class QueueFetcher:
     def _follow(self) -> None:
         """Goes to the node that has the queue now, if it is another one."""
         now = monotonic()
-        if now < self._look_at or not pools.has_nodes(self._pool):
+        if now < self._look_at or not isinstance(self._pool, NodePools):
             return
         self._look_at = now + LOOK_S
         if self._is_late:
-            pools.look_again(self._pool)
+            self._pool.refresh()
         here = self._node()
         if any(connection.pool not in (None, here) for connection in self.fetcher.connections):
             logger.info("queue %r has moved to another node", self._queue)
@@ -142,7 +142,8 @@ class QueueFetcher:
         self.fetcher.drop()
         self._poller.wake_in(pause_s)
         try:
-            pools.look_again(self._pool)
+            if isinstance(self._pool, NodePools):
+                self._pool.refresh()
         except (RedisError, OSError) as lost:
             logger.debug("no node of the cluster says which nodes there are: %s", lost)
 

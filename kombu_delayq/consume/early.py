@@ -13,7 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.consume.fetched import FetchedPayload
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message
-from kombu_delayq.redis.errors import NotPrimary, is_of_one_node
+from kombu_delayq.redis.errors import NotPrimary
 
 logger = get_logger(__name__)
 
@@ -86,10 +86,9 @@ class EarlyMessages:
             if not no_ack:
                 held = channel.Message(message, channel=channel)
                 channel.qos.append(held, tag := held.delivery_tag)
-            expire_ms = channel.expire_ms(queue)
-            is_gone: bool = channel.store.delivery.adopt(queue, offer, tag, expire_ms=expire_ms) != "due"
+            is_gone: bool = channel.store.delivery.adopt(queue, offer, tag, channel.expire_ms(queue)) != "due"
         except RedisError as error:
-            if not no_ack and is_of_one_node(channel.store.client.connection_pool, error):
+            if not no_ack and channel.store.pool.is_partial(error):
                 raise NotAdopted(error) from error
             if not no_ack and (isinstance(error, NotPrimary) or not isinstance(error, ResponseError)):
                 raise

@@ -96,7 +96,7 @@ class Fetcher:
             pools.make_room(channel.async_pool, MOST_WAITS + OTHER_CONNECTIONS)
         self._credit = credit or Credit(channel, poller, [self], WaitBudget(MOST_WAITS), self.pause)
         self._group = group
-        pool_of = pool_of or partial(pools.node_of, channel.async_pool, "")
+        pool_of = pool_of or (lambda: channel.async_pool)
         overdue_s = float(getattr(channel, "health_check_interval", None) or OVERDUE_S)
         connect = partial(PipelinedConnection, pool_of, watch or poller.watch, poller.forget, overdue_s)
         self._consumer: Consumer = channel.consumer

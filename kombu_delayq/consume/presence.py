@@ -8,7 +8,6 @@ import redis
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError
 
-from kombu_delayq.redis import pools
 from kombu_delayq.text import as_text
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Presence:
         if self._is_refused:
             return
         try:
-            node = pools.node_of(self._store.client.connection_pool, self._store.keys.lease)
+            node = self._store.pool.node_of(self._store.keys.lease)
             if node is not self._node:
                 self.close()
                 self._node = node

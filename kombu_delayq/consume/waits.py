@@ -26,7 +26,6 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from kombu_delayq.consume.pipelined import PipelinedConnection
-from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import PASSING_S, clears, passes
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.types import InFlight
@@ -397,8 +396,7 @@ class Waits:
 
     def _look(self, store: "DelayStore", queues: Iterable[str]) -> None:
         """Asks for lists without a wait; in a cluster for all, because a wait does not hear that its slot moves."""
-        has_nodes = pools.has_nodes(store.client.connection_pool)
-        waited = {at for at, wait in self._waits.items() if wait.state is not WaitState.FREE and not has_nodes}
+        waited = {at for at, wait in self._waits.items() if wait.state is not WaitState.FREE and not store.pool.several}
         lists = [
             store.fetching.in_flight_keys(InFlight(queue, step, ""))[0]
             for queue in queues

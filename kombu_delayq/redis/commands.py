@@ -1,6 +1,7 @@
 """Sends commands to Redis: one, several in one round trip, or several that redis-py must not repeat."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from types import FunctionType
 from typing import Any
 
@@ -8,7 +9,8 @@ import redis
 from redis import Redis
 
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.replies import Command, as_sent, checked, packed, packed_commands
+from kombu_delayq.redis.replies import Command, as_sent, checked, packed
+from kombu_delayq.text import as_bytes
 
 
 class RedisCommands:
@@ -16,10 +18,33 @@ class RedisCommands:
 
     Args:
         redis: A plain Redis client; key names carry the prefix themselves.
+
+    Attributes:
+        pool: Its connections.
     """
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
+        self.pool = pools.of(redis.connection_pool)
+
+    def client_at(self, key: str) -> Redis:
+        """Returns a client of the server that has a key.
+
+        Raises:
+            redis.exceptions.ConnectionError: No node of the cluster is known to have the key.
+        """
+        return Redis(connection_pool=self.pool.node_of(key))
+
+    def scan_pages(self, pattern: str, count: int, most: int | None = None) -> Iterator[list[bytes | str]]:
+        """Yields the names of the keys that match a pattern, page by page, over all servers; some names come twice.
+
+        Args:
+            pattern: Pattern of SCAN.
+            count: About how many keys one call looks at.
+            most: How many calls to make of each server; None for as many as it has pages.
+        """
+        for client in self.pool.clients().values():
+            yield from islice(_scan(client, pattern, count), most)
 
     def ask(self, *command: Any) -> Any:
         """Sends one command. Returns its reply as the Redis client reads it."""
@@ -72,9 +97,7 @@ class RedisCommands:
             once: Whether redis-py may send the commands only once, whatever errors its client is set to retry.
         """
         if once:
-            ahead = SendAhead(self.redis.connection_pool)
-            ahead.send(commands)
-            return ahead.replies()
+            return self.pool.send(commands).replies()
         if not self._needs_client:
             return self._exchange_all(commands)
         with self.redis.pipeline(transaction=False) as pipe:
@@ -88,7 +111,7 @@ class RedisCommands:
 
         Otherwise a connection does so in a third of the time. The client's own metrics do not see that.
         """
-        return pools.has_nodes(self.redis.connection_pool) or _is_traced(self.redis)
+        return self.pool.several or _is_traced(self.redis)
 
     def _exchange_all(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands. Returns their replies as the client reads them; errors of Redis are among them."""
@@ -107,7 +130,7 @@ class RedisCommands:
 
         def act() -> list[Any]:
             connection.send_packed_command(pack(connection))
-            return [_reply_of(connection) for _ in range(count)]
+            return [pools.reply_of(connection) for _ in range(count)]
 
         try:
             found: list[Any] = connection.retry.call_with_retry(act, lambda _: connection.disconnect())
@@ -131,68 +154,33 @@ class SendAhead:
     """
 
     def __init__(self, pool: redis.ConnectionPool) -> None:
-        self._pool = pool
-        self._connection: Any = None
-        self._awaited = 0
-        #: In a cluster: the commands on their way to several nodes.
-        self._dispatch: Any = None
+        self._pool = pools.of(pool)
+        self._sent: pools.Sent | None = None
 
     def send(self, commands: Sequence[Command]) -> None:
         """Sends commands, and returns before Redis has run them."""
-        by_node = getattr(self._pool, "dispatch", None)
-        if by_node is not None:
-            self._dispatch = by_node([as_sent(command) for command in commands])
-            return
-        self._connection = pools.take(self._pool)
-        try:
-            self._connection.send_packed_command(packed_commands(self._connection, commands))
-        except BaseException:
-            self.close()
-            raise
-        self._awaited = len(commands)
+        self._sent = self._pool.send(commands)
 
     def confirm(self) -> list[Any]:
         """Waits for the replies to the commands that are on their way, if any. Raises the first error among them."""
-        return checked(self.replies())
-
-    def replies(self) -> list[Any]:
-        """Waits for the replies to the commands that are on their way, if any; errors of Redis are among them."""
-        if self._dispatch is not None:
-            dispatch, self._dispatch = self._dispatch, None
-            return list(dispatch.replies())
-        awaited, self._awaited = self._awaited, 0
-        try:
-            replies = [_reply_of(self._connection) for _ in range(awaited)]
-        except BaseException:
-            self.close()
-            raise
-        self._give_back()
-        return replies
+        sent, self._sent = self._sent, None
+        return [] if sent is None else checked(sent.replies())
 
     def close(self) -> None:
         """Closes the connection if commands are on their way. Redis may run them or not."""
-        dispatch, self._dispatch = self._dispatch, None
-        if dispatch is not None:
-            dispatch.close()
-        if self._connection is not None:
-            self._connection.disconnect()
-        self._give_back()
-
-    def _give_back(self) -> None:
-        connection, self._connection, self._awaited = self._connection, None, 0
-        if connection is not None:
-            pools.give_back(self._pool, connection)
-
-
-def _reply_of(connection: Any) -> Any:
-    """Reads one reply; an error of Redis is one, too."""
-    try:
-        return connection.read_response()
-    except redis.ResponseError as error:
-        return error
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            sent.close()
 
 
 def _is_traced(client: Redis) -> bool:
     """Whether ``execute_command`` is not that of redis-py: replaced, or wrapped by what claims to be a function."""
     sends: Any = getattr(client.execute_command, "__func__", None)
     return type(sends) is not FunctionType or sends.__globals__ is not vars(redis.client)
+
+
+def _scan(client: Redis, pattern: str, count: int) -> Iterator[list[bytes | str]]:
+    cursor = -1
+    while cursor:
+        cursor, found = client.scan(max(cursor, 0), match=as_bytes(pattern), count=count)
+        yield found

@@ -11,7 +11,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from redis import ConnectionPool, Redis
+from redis import Redis
 from redis.connection import Connection
 from redis.exceptions import (
     AskError,
@@ -189,16 +189,6 @@ def is_of_node(error: Exception) -> bool:
         # MOVED is an AskError.
         return passes(error) or isinstance(error, (AskError, TryAgainError, ClusterDownError, ReadOnlyError))
     return not isinstance(error, (AuthenticationError, AuthorizationError))
-
-
-def is_of_one_node(pool: ConnectionPool, error: Exception) -> bool:
-    """Whether an error says only that one of several nodes is away at the moment, while others may answer.
-
-    Args:
-        pool: The connections over which it came.
-        error: The error.
-    """
-    return pools.has_nodes(pool) and is_of_node(error)
 
 
 def is_full(reply: Any) -> bool:

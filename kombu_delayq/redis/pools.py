@@ -1,12 +1,16 @@
-"""Pools of connections of our own; behind Sentinel, also those to the Sentinels."""
+"""Pools of connections of our own: to one server, or to the nodes of a cluster; behind Sentinel, also to those."""
 
 import os
+from collections.abc import Sequence
+from functools import singledispatch
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import redis
 from redis.sentinel import SentinelConnectionPool
+
+from kombu_delayq.redis.replies import Command, packed_commands
 
 #: Connections that a transfer worker needs: one for commands, and one for announcements.
 TRANSFER_CONNECTIONS = 2
@@ -122,54 +126,137 @@ def _is_to_reconnect(connection: Any) -> bool:
     return ask is not None and bool(ask())
 
 
-def client_of(pool: redis.ConnectionPool) -> redis.Redis:
-    """Returns a client over a pool: of a cluster, one that sends each command to the node of its keys."""
-    make = getattr(pool, "client", None)
-    client: redis.Redis = redis.Redis(connection_pool=pool) if make is None else make()
-    return client
+class Sent(Protocol):
+    """Commands on their way, whose replies have not been read."""
+
+    def replies(self) -> list[Any]:
+        """Waits for the replies, and returns them; errors of Redis are among them."""
+        ...
+
+    def close(self) -> None:
+        """Closes the connections over which replies are awaited. Redis may run the commands or not."""
+        ...
 
 
-def has_nodes(pool: redis.ConnectionPool) -> bool:
-    """Whether a pool is for the nodes of a cluster."""
-    return hasattr(pool, "for_key")
+class Pool(Protocol):
+    """What a store knows of its connections: they lead to one server, or to the nodes of a cluster.
 
-
-def node_of(pool: redis.ConnectionPool, key: str) -> redis.ConnectionPool:
-    """Returns the pool of the node of a cluster that has a key; any other pool as it is.
-
-    Raises:
-        redis.exceptions.ConnectionError: No node of the cluster is known to have the key.
+    Attributes:
+        several: Whether there are several nodes.
+        partial_errors: What Redis raises where it has a part of an answer only: it may refuse something, such as for a
+            missing right, and one of several nodes may be away.
     """
-    for_key = getattr(pool, "for_key", None)
-    found: redis.ConnectionPool = pool if for_key is None else for_key(key)
-    return found
+
+    several: bool
+    partial_errors: tuple[type[Exception], ...]
+
+    def is_partial(self, error: object) -> bool:
+        """Whether an error says only that one of several nodes is away at the moment, while others may answer."""
+        ...
+
+    def client(self) -> redis.Redis:
+        """Returns a client that sends each command to where its keys are."""
+        ...
+
+    def node_of(self, key: str) -> redis.ConnectionPool:
+        """Returns the pool of the server that has a key now.
+
+        Raises:
+            redis.exceptions.ConnectionError: No node of the cluster is known to have the key.
+        """
+        ...
+
+    def clients(self, *, replicas: bool = False) -> dict[str, redis.Redis]:
+        """Returns a client of each server, of replicas only if asked, by its address; connects to none of them."""
+        ...
+
+    def aside(self) -> redis.ConnectionPool:
+        """Returns a pool over the same connections that waits for no node of a cluster for long."""
+        ...
+
+    def send(self, commands: Sequence[Command]) -> Sent:
+        """Sends commands once, whatever errors the client is set to retry, and returns before Redis has run them."""
+        ...
 
 
-def client_at(pool: redis.ConnectionPool, key: str) -> redis.Redis:
-    """Returns a client of the node of a cluster that has a key; of any other pool, of its server.
+class OneServer:
+    """The connections to one server: a plain one, the primary behind Sentinel, or a service that shows one node."""
 
-    Raises:
-        redis.exceptions.ConnectionError: As of ``node_of``.
-    """
-    return redis.Redis(connection_pool=node_of(pool, key))
+    several = False
+    partial_errors: tuple[type[Exception], ...] = (redis.ResponseError,)
+
+    def __init__(self, pool: redis.ConnectionPool) -> None:
+        self._pool = pool
+
+    def is_partial(self, error: object) -> bool:
+        """Returns False: there is no other node."""
+        return False
+
+    def client(self) -> redis.Redis:
+        """Returns a plain client."""
+        return redis.Redis(connection_pool=self._pool)
+
+    def node_of(self, key: str) -> redis.ConnectionPool:
+        """Returns the pool itself."""
+        return self._pool
+
+    def clients(self, *, replicas: bool = False) -> dict[str, redis.Redis]:
+        """Returns one client, by ``host:port`` or the path of a socket."""
+        at = self._pool.connection_kwargs
+        return {at.get("path") or f"{at.get('host', 'localhost')}:{at.get('port', 6379)}": self.client()}
+
+    def aside(self) -> redis.ConnectionPool:
+        """Returns the pool itself."""
+        return self._pool
+
+    def send(self, commands: Sequence[Command]) -> Sent:
+        """Sends commands over a connection, which goes back to the pool with their replies."""
+        return _Sent(self._pool, commands)
 
 
-def aside(pool: redis.ConnectionPool) -> redis.ConnectionPool:
-    """Returns a pool over the same connections that waits for no node of a cluster for long; any other as it is."""
-    make = getattr(pool, "aside", None)
-    found: redis.ConnectionPool = pool if make is None else make()
-    return found
+class _Sent:
+    """Commands on their way over one connection."""
+
+    def __init__(self, pool: redis.ConnectionPool, commands: Sequence[Command]) -> None:
+        self._pool, self._awaited = pool, len(commands)
+        self._connection: Any = take(pool)
+        try:
+            self._connection.send_packed_command(packed_commands(self._connection, commands))
+        except BaseException:
+            self.close()
+            raise
+
+    def replies(self) -> list[Any]:
+        """Waits for the replies."""
+        try:
+            replies = [reply_of(self._connection) for _ in range(self._awaited)]
+        except BaseException:
+            self.close()
+            raise
+        give_back(self._pool, self._connection)
+        return replies
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.disconnect()
+        give_back(self._pool, self._connection)
 
 
-def connected_at(pool: redis.ConnectionPool, key: str) -> float:
-    """Returns when the latest connection of a pool was made, in s of ``monotonic``; in a cluster to a key's node."""
-    node = node_of(pool, key)
-    open_now = [*getattr(node, "_available_connections", ()), *getattr(node, "_in_use_connections", ())]
+def reply_of(connection: Any) -> Any:
+    """Reads one reply; an error of Redis is one, too."""
+    try:
+        return connection.read_response()
+    except redis.ResponseError as error:
+        return error
+
+
+@singledispatch
+def of(pool: redis.ConnectionPool) -> Pool:
+    """Returns what a store has to know of a pool. That of a cluster registers itself."""
+    return OneServer(pool)
+
+
+def connected_at(pool: redis.ConnectionPool) -> float:
+    """Returns when the latest connection of a server's pool was made, in s of ``monotonic``."""
+    open_now = [*getattr(pool, "_available_connections", ()), *getattr(pool, "_in_use_connections", ())]
     return max((getattr(connection, "connected_at", inf) for connection in open_now), default=inf)
-
-
-def look_again(pool: redis.ConnectionPool) -> None:
-    """Asks a cluster anew which node has which keys, such as after an error of one; does nothing without a cluster."""
-    refresh = getattr(pool, "refresh", None)
-    if refresh is not None:
-        refresh()

@@ -6,6 +6,7 @@ from redis import Redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
+from kombu_delayq.redis.errors import passes
 from kombu_delayq.text import as_bytes, as_text
 
 #: How many hash slots every Redis Cluster has.
@@ -38,3 +39,21 @@ def have_slots(client: Redis, *apart: str) -> bool:
         return False
     fields = found if isinstance(found, Mapping) else dict(zip(found[::2], found[1::2], strict=True))
     return {as_text(name): value for name, value in fields.items()}.get("mode") in (b"cluster", "cluster")
+
+
+def primaries(client: Redis) -> int:
+    """Counts the nodes among which a server with hash slots divides them, as far as it says.
+
+    Args:
+        client: A plain Redis client.
+
+    Returns:
+        The number; 1 where the server does not answer, as a managed service that shows one node only.
+    """
+    try:
+        found = client.execute_command("CLUSTER", "SLOTS")
+    except ResponseError as error:
+        if passes(error):
+            raise
+        return 1
+    return len({(as_text(primary[0]), primary[1]) for _, _, primary, *_ in found}) or 1

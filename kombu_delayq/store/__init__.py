@@ -1,16 +1,15 @@
 """The delayed messages of one Redis database: ``DelayStore``."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from redis import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import Options
 from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.replies import time_ms
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
@@ -22,7 +21,6 @@ from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.leases import Leases
 from kombu_delayq.store.lookup import Lookup
-from kombu_delayq.store.nodes import Nodes
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.queues import Queues
 from kombu_delayq.store.registry import QueueRegistry
@@ -31,6 +29,7 @@ from kombu_delayq.store.types import Beside, Memory
 
 OLDEST_REDIS = (6, 2)
 P = TypeVar("P", bound=StorePart)
+T = TypeVar("T")
 
 
 class Store(Protocol):
@@ -79,9 +78,26 @@ class Store(Protocol):
         version = str(self._info("server").get("redis_version", ""))
         return Memory(int(found.get("used_memory", 0)), int(found.get("maxmemory", 0)), version)
 
-    def is_of_one_node(self, error: Exception) -> bool:
-        """Whether an error says only that a node of a cluster is away at the moment, while others may answer."""
-        return self.keys.slots and is_of_node(error)
+    @property
+    def pool(self) -> pools.Pool:
+        """The connections of the client."""
+        return pools.of(self.client.connection_pool)
+
+    def unless_away(self, look: Callable[[], T]) -> T | None:
+        """Returns what a function finds; None while the node of a cluster that knows it is away."""
+        try:
+            return look()
+        except (RedisError, OSError) as error:
+            if not self.pool.is_partial(error):
+                raise
+            return None
+
+    def if_allowed(self, look: Callable[[], T]) -> T | None:
+        """Returns what a function finds; None if its node is away, or Redis refuses it, such as for a missing right."""
+        try:
+            return look()
+        except self.pool.partial_errors:
+            return None
 
     def reading(self, *, counted: bool = True) -> "DelayStore":
         """Returns the store to read from. It has ``beside``, and Redis alone while what is beside that does not answer.
@@ -145,7 +161,10 @@ class DelayStore(Store):
         self.queues = Queues(shared, registry)
         self.letters = DeadLetters(shared, registry)
         self.figures = Figures(shared, registry)
-        self.nodes = Nodes(shared, registry)
+
+    def aside(self) -> "DelayStore":
+        """Returns a store of Redis alone that waits for no node of a cluster for long."""
+        return DelayStore(pools.of(self.pool.aside()).client(), self.keys, options=self.options)
 
     def part(self, kind: type[P]) -> P:
         """Returns the part of a feature; see ``Store.part``."""

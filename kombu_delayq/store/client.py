@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError
 
 from kombu_delayq.options import Options
 from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
-from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.operations import Call, HashKey, Key, ListKeys, Priorities, Rows, Stored, operation
 from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.keys import Keys
@@ -71,14 +70,6 @@ class StoreClient(RedisCommands):
         self.layout = self.options.layout
         self.list_of_priority = self.keys.lists_of_priorities(priority_steps)
         self._priority_steps = priority_steps
-
-    @property
-    def partial_errors(self) -> tuple[type[Exception], ...]:
-        """What Redis raises where it has a part of an answer only.
-
-        It may refuse something, such as for a missing right, and in a cluster a node may be away.
-        """
-        return (RedisError, OSError) if self.keys.slots else (ResponseError,)
 
     def run(self, call: Call[R]) -> R:
         """Runs a script; one round trip. Returns what it replies."""
@@ -180,19 +171,14 @@ class StoreClient(RedisCommands):
         found: dict[int, str] = {}
         for queue, key in keys.items():
             with suppress(RedisConnectionError):  # a node that is away
-                found.setdefault(id(pools.node_of(self.redis.connection_pool, key)), queue)
+                found.setdefault(id(self.pool.node_of(key)), queue)
         return list(found.values())
 
     def aside(self) -> "StoreClient":
         """Returns a client over the same connections that waits for no node of a cluster for long."""
-        pool = self.redis.connection_pool
-        if not pools.has_nodes(pool):
+        if not self.pool.several:
             return self
-        return StoreClient(pools.client_of(pools.aside(pool)), self.keys, self._priority_steps, self.options)
-
-    def is_of_one_node(self, error: Exception) -> bool:
-        """Whether an error says only that a node of a cluster is away at the moment, while others may answer."""
-        return self.keys.slots and is_of_node(error)
+        return StoreClient(pools.of(self.pool.aside()).client(), self.keys, self._priority_steps, self.options)
 
     def slot_groups(self) -> list[str]:
         """Returns the names of all slot groups: one, or in a cluster one for each queue that has or had consumers."""

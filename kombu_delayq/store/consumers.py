@@ -12,7 +12,6 @@ from redis.exceptions import RedisError
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.processes import this_process
-from kombu_delayq.redis import pools
 from kombu_delayq.redis.operations import Args, Call, HashKey, ZSetKey, operation
 from kombu_delayq.redis.replies import checked, time_ms
 from kombu_delayq.store.client import StoreClient
@@ -223,7 +222,7 @@ class Consumers(StorePart):
         try:
             self._known_groups = self.slot_groups()
         except (RedisError, OSError) as error:
-            if not (self._known_groups and self._client.is_of_one_node(error)):
+            if not (self._known_groups and self._client.pool.is_partial(error)):
                 raise
         now_ms, rows = self._rows(999, self._known_groups)
         known = {group: found for group, found in rows.items() if not isinstance(found, Exception)}
@@ -241,7 +240,7 @@ class Consumers(StorePart):
         replies = self._client.replies([("HGETALL", self._keys.consumed(group)) for group in groups])
         found: dict[str, dict[str, str]] = {}
         for group, reply in zip(groups, replies, strict=True):
-            if isinstance(reply, Exception) and not self._client.is_of_one_node(reply):
+            if isinstance(reply, Exception) and not self._client.pool.is_partial(reply):
                 raise reply
             rows = reply.items() if isinstance(reply, dict) else ()
             abouts = {as_text(name): _about(noted) for name, noted in rows}
@@ -253,7 +252,7 @@ class Consumers(StorePart):
     def without_subscriber(self, consumers: Sequence[str]) -> set[str]:
         """Returns those of the consumers to whose channels nobody subscribes now; one command."""
         channels = {self._keys.presence(name): name for name in consumers}
-        reply = pools.client_at(self._client.redis.connection_pool, self._keys.lease).pubsub_numsub(*channels)
+        reply = self._client.client_at(self._keys.lease).pubsub_numsub(*channels)
         return {channels[as_text(channel)] for channel, count in reply if not int(count)}
 
     def end_leases(self, consumers: Sequence[str], queue: str) -> None:

@@ -155,7 +155,7 @@ class DeadLetters(StorePart):
             The queue and the message. A queue that Redis does not let read, or whose node is away, is left out.
         """
         for queue in sorted({*self.queues(), *more}):
-            with suppress(*self._client.partial_errors):
+            with suppress(*self._client.pool.partial_errors):
                 for key, length in self.lists(queue).items():
                     for page in LetterList(partial(self.page, key), max(length - MOST_SEARCHED, 0)).rest():
                         yield from ((queue, message) for message in page)

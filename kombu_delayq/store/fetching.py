@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 
 from kombu_delayq.message.pages import pages
 from kombu_delayq.message.unacked import read_note
-from kombu_delayq.redis import pools
 from kombu_delayq.redis.commands import RedisCommands
 from kombu_delayq.redis.operations import Args, Call, HashKey, ListKeys, Rows, ZSetKey, operation
 from kombu_delayq.redis.replies import Command, checked, time_ms
@@ -234,7 +233,7 @@ class Fetching(StorePart):
         commands: list[Command] = [("CLIENT", "UNBLOCK", client_id) for client_id in client_ids]
         commands.append(self.fetch_command(request, by_text=True))
         # In a cluster, all of these go to the node of the lists.
-        node = pools.client_at(self._client.redis.connection_pool, self.in_flight_keys(in_flight[0])[1])
+        node = self._client.client_at(self.in_flight_keys(in_flight[0])[1])
         checked(RedisCommands(node).replies(commands))
 
     def return_in_flight(self, consumer: str, queues: Sequence[str]) -> None:

@@ -120,7 +120,7 @@ class Figures(StorePart):
         ]
         errors = [reply for reply in replies if isinstance(reply, Exception)]
         for error in errors:
-            if not str(error).startswith("WRONGTYPE") and not self._is_of_one_node(error, among=replies):
+            if not str(error).startswith("WRONGTYPE") and not self._is_of_a_part(error, among=replies):
                 raise error
         buckets = dict(zip(held, replies[len(queues) :], strict=True))
         return {
@@ -185,12 +185,12 @@ class Figures(StorePart):
         """Raises the first error that is no refusal of Redis, nor that of one node of several."""
         for reply in replies:
             is_refusal = not isinstance(reply, Exception) or isinstance(reply, ResponseError)
-            if not is_refusal and not self._is_of_one_node(reply, among=replies):
+            if not is_refusal and not self._is_of_a_part(reply, among=replies):
                 raise reply
 
-    def _is_of_one_node(self, error: Exception, among: Sequence[Any]) -> bool:
+    def _is_of_a_part(self, error: Exception, among: Sequence[Any]) -> bool:
         """Whether an error is that of a node of a cluster while other nodes answer."""
-        if isinstance(error, ResponseError) or not self._client.is_of_one_node(error):
+        if isinstance(error, ResponseError) or not self._client.pool.is_partial(error):
             return False
         return not all(isinstance(reply, Exception) for reply in among)
 

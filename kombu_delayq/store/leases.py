@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import NoPermissionError
 
-from kombu_delayq.redis import pools
 from kombu_delayq.redis.errors import is_of_node
 from kombu_delayq.redis.operations import Call, HashKey, SetKey, StringKeys, ZSetKey, operation
 from kombu_delayq.redis.replies import Command, checked, time_ms
@@ -109,7 +108,7 @@ class Leases(StorePart):
             return False
         holders = sum(holder is not None for holder in leases)
         is_silent = False
-        if not (isinstance(listeners, Exception) or pools.has_nodes(self._client.redis.connection_pool)):
+        if not (isinstance(listeners, Exception) or self._client.pool.several):
             is_silent = int(listeners[-1]) < holders  # behind the name of the channel
         return leases[0] is None or is_silent
 

@@ -17,7 +17,6 @@ from kombu_delayq import hooks
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.errors import wrong_type
-from kombu_delayq.redis.nodes import scan_pages
 from kombu_delayq.redis.operations import Call, HashKey, Key, ListKeys, Stored, StringKey, ZSetKey, operation
 from kombu_delayq.redis.replies import check_reached, checked, time_ms
 from kombu_delayq.store.client import Into, StoreClient
@@ -124,7 +123,7 @@ class Queues(StorePart):
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client, registry)
-        self._bound = Names(self._bindings, client.is_of_one_node)
+        self._bound = Names(self._bindings, client.pool.is_partial)
 
     def names(self) -> list[str]:
         """Returns the names of the queues that had delayed messages and have, or had lately, messages or consumers."""
@@ -166,7 +165,7 @@ class Queues(StorePart):
             those of a node of a cluster that is away.
         """
         groups: list[str] = []
-        with suppress(*self._client.partial_errors):  # in a cluster, the names of the groups are in such a key, too
+        with suppress(*self._client.pool.partial_errors):  # in a cluster, their names are in such a key, too
             groups = self._client.slot_groups()
         kept = self._keys.shared(groups, exchanges)
         for names in features:
@@ -321,7 +320,7 @@ class Queues(StorePart):
             Number of messages by prefix, the largest first; prefixes without messages are left out.
         """
         with suppress(RedisError, OSError):
-            pages = scan_pages(self._client.redis, "*{delayq}:queues", SCAN_KEYS, PREFIX_SCANS)
+            pages = self._client.scan_pages("*{delayq}:queues", SCAN_KEYS, PREFIX_SCANS)
             found = {key for page in pages for key in map(as_text, page) if self._keys.prefix_of(key) is not None}
             sizes = Counter[str]()
             for registry in sorted(found)[:PREFIXES]:
@@ -341,7 +340,7 @@ class Queues(StorePart):
 
     def _bindings(self, most: int | None = None) -> Iterator[list[str]]:
         pattern = glob_escaped(self._keys.bindings("")) + "*"
-        for keys in scan_pages(self._client.redis, pattern, SCAN_KEYS, most):
+        for keys in self._client.scan_pages(pattern, SCAN_KEYS, most):
             replies = self._client.replies([("SMEMBERS", key) for key in keys])
             found = [bound for reply in replies if not isinstance(reply, Exception) for bound in reply]
             yield [as_text(bound).rpartition(self._keys.separator)[2] for bound in found]

@@ -79,7 +79,7 @@ class QueueRegistry:
             if str(error).startswith("WRONGTYPE"):  # Redis does not say which key
                 key = self._client.keys.queues
                 raise ResponseError(f"WRONGTYPE key {key} holds no set, kombu-delayq keeps a set there") from error
-            if not (self._client.is_of_one_node(error) or is_full(error)):
+            if not (self._client.pool.is_partial(error) or is_full(error)):
                 raise
             self._unnoted.add(queue)
             logger.debug("queue %r is not registered yet: %s", queue, error)

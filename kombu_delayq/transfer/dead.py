@@ -122,13 +122,13 @@ class GoneConsumers:
 
     def _may_be_away(self, store: DelayStore, now: float, present: Collection[str]) -> Collection[str]:
         """Returns which of the missing consumers may live, and not have come back yet. now: In s of ``monotonic``."""
-        pool, key = store.client.connection_pool, store.keys.lease
-        at = pools.node_of(pool, key).connection_kwargs
+        node = store.pool.node_of(store.keys.lease)
+        at = node.connection_kwargs
         before, self._node = self._node, (at.get("host"), at.get("port"))
         if before not in (None, self._node):
             self._settles_at = now + SETTLE_S
         # Asked last: a connection that was lost during this look is a new one now.
-        connected_at = pools.connected_at(pool, key)
+        connected_at = pools.connected_at(node)
         if connected_at != self._connected_at:
             self._connected_at, self._seen = connected_at, set()
         else:

@@ -115,7 +115,7 @@ class DueMessages:
         except NotPrimary:
             raise
         except (RedisError, OSError) as error:
-            if not (isinstance(error, ResponseError) or store.is_of_one_node(error)):
+            if not (isinstance(error, ResponseError) or store.pool.is_partial(error)):
                 raise
             self._put_off(delayed, error, inf if isinstance(error, ResponseError) else AWAY_S)
             return None

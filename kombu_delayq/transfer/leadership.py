@@ -66,7 +66,7 @@ class Leadership:
         try:
             lease = store.leases.lead(self._name)
         except (RedisError, OSError) as error:
-            if not store.is_of_one_node(error):
+            if not store.pool.is_partial(error):
                 raise
             self._note_silence(error)
             return [*known, *self._queues()]

@@ -128,7 +128,7 @@ class TransferWorker(BackgroundWorker):
         try:
             chore(store)
         except (RedisError, OSError) as error:
-            if not store.is_of_one_node(error):
+            if not store.pool.is_partial(error):
                 raise
             logger.debug("a node is away, and some work waits for it: %s", error)
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from math import isfinite
 from time import sleep
@@ -26,11 +26,11 @@ from celery_ext.dead_letters import routes
 from celery_ext.doctor import judge
 from celery_ext.features import modules_of
 from celery_ext.waiting import LONG_LOOK_S, all_queues
+from kombu_delayq.cluster import Cluster, Node, Nodes
 from kombu_delayq.message.due import iso_of
 from kombu_delayq.redis.errors import is_wrong_type
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import QueueCounts, QueueStats
-from kombu_delayq.store.nodes import Cluster, Node
 from kombu_delayq.store.types import Beside, ConsumerLease
 
 T = TypeVar("T")
@@ -78,14 +78,14 @@ def report_of(broker: CliBroker, connection: Connection, store: DelayStore, queu
 
 def _report_of(broker: CliBroker, connection: Connection, store: DelayStore, queues: Sequence[str]) -> Report:
     store = store.reading()
-    nodes = store.nodes.overview()
+    nodes = store.part(Nodes).overview()
     away = [] if nodes is None else _registry_away(store)
     given = list(queues) if away else known_queues(broker, store, queues, ready=True)
-    paused = _or_missing(store, store.fetching.paused, dict[str, float]())
+    paused = store.if_allowed(store.fetching.paused) or {}
     letters = _dead_letters(broker, store, queues)
     names = given if queues else all_queues(store, broker.app, letters, look_s=LONG_LOOK_S)
     consuming = _consuming(store, paused)
-    counts = _or_missing(store, lambda: store.figures.counts(names), dict[str, QueueCounts]())
+    counts = store.if_allowed(lambda: store.figures.counts(names)) or {}
     rows = [
         {
             **_row(found, counts.get(found.queue), consuming, letters, store.beside),
@@ -117,7 +117,7 @@ def _registry_away(store: DelayStore) -> list[str]:
         store.queues.names()
     except ResponseError:
         raise
-    except store.nodes.errors as error:
+    except store.pool.partial_errors as error:
         return [str(error)]
     return []
 
@@ -126,7 +126,7 @@ def _overview(store: DelayStore, queues: Sequence[str]) -> list[QueueStats]:
     """Counts the messages of queues; an error takes the place of what cannot be read."""
     try:
         return store.figures.overview(queues)
-    except store.nodes.errors as error:  # such as for a user without the rights
+    except store.pool.partial_errors as error:  # such as for a user without the rights
         return [QueueStats.uncounted(queue, error) for queue in queues]
 
 
@@ -185,10 +185,11 @@ def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] 
 
 def _dead_letters(broker: CliBroker, store: DelayStore, queues: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Counts dead letters by queue: in the queues into which letters were put, and those that the app names."""
-    of_app = (
-        [] if broker.app is None else _or_missing(store, lambda: routes.named_by(broker.app), list[str](), (Exception,))
-    )
-    known = {*_or_missing(store, store.letters.queues, list[str]()), *of_app}
+    of_app: Collection[str] = ()
+    if broker.app is not None:
+        with suppress(Exception):  # routes of the user's may fail in any way
+            of_app = routes.named_by(broker.app)
+    known = {*(store.if_allowed(store.letters.queues) or ()), *of_app}
     names = sorted(known.intersection(queues) if queues else known)
     found = {}
     for stats in _overview(store, names):
@@ -198,20 +199,13 @@ def _dead_letters(broker: CliBroker, store: DelayStore, queues: Sequence[str]) -
     return found
 
 
-def _or_missing(store: DelayStore, look: Callable[[], T], missing: T, errors: tuple[type[Exception], ...] = ()) -> T:
-    try:
-        return look()
-    except errors or store.nodes.errors:  # noqa: B030  # both are tuples of classes
-        return missing
-
-
 def _consuming(store: DelayStore, paused: dict[str, float]) -> _Consuming:
     """Reads who consumes, and what they have. A user of an ACL without the rights for it learns no more than that."""
     try:
         in_hand = Counter(store.consumers.counts())  # first: a consumer is known before it takes messages
         leases = store.consumers.all()
-        held = _or_missing(store, store.figures.held, dict[str, int]())
-    except store.nodes.errors as error:
+        held = store.if_allowed(store.figures.held) or {}
+    except store.pool.partial_errors as error:
         return _Consuming([], Counter(), {}, paused, str(error), not isinstance(error, NoPermissionError))
     return _Consuming(leases, in_hand, held, paused, None, False)
 
@@ -252,7 +246,7 @@ def node_values(cluster: Cluster, away: Sequence[str]) -> dict[str, Any]:
 
 def place_of(store: DelayStore, cluster: Cluster | None, queue: str) -> dict[str, Any]:
     """Returns the hash slot of a queue and the name of its node; nothing for a server without slots."""
-    slot, node = store.nodes.place_of(queue, cluster)
+    slot, node = store.part(Nodes).place_of(queue, cluster)
     return {} if slot is None else {"slot": slot, "node": node}
 
 

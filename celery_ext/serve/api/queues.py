@@ -10,13 +10,13 @@ from starlette.requests import Request
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Count, Endpoints, Iso, Moment, Strict, iso
-from celery_ext.serve.counting import allowed, count_queues, unless_away, visible_queues
+from celery_ext.serve.counting import count_queues, visible_queues
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
+from kombu_delayq.cluster import Cluster, Nodes, State
 from kombu_delayq.message.due import ms_of
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, QueueStats
-from kombu_delayq.store.nodes import Cluster, State
 
 
 class HistogramQuery(Strict):
@@ -227,13 +227,13 @@ def resume_queue(request: Request) -> PauseDone:
 def list_queues(request: Request) -> QueueList:
     """Count what all queues hold."""
     store = serve_of(request).store
-    cluster = store.nodes.overview()
+    cluster = store.part(Nodes).overview()
     memory = store.memory()
     return QueueList(
         now=iso(store.now_ms()),
         queues=list(_figures(store, visible_queues(request), cluster)),
-        leader=unless_away(store, store.leases.leader),
-        standby=allowed(store, store.leases.standbys) or [],
+        leader=store.unless_away(store.leases.leader),
+        standby=store.if_allowed(store.leases.standbys) or [],
         redis=RedisFigures(used_memory=memory.used, maxmemory=memory.limit, version=memory.version),
         cluster=None if cluster is None else _cluster(cluster),
     )
@@ -273,7 +273,7 @@ def show_queue(request: Request) -> QueueFigures:
     queue = request.path_params["queue"]
     caller_of(request).check(Action.READ, queue=queue)
     store = serve_of(request).store
-    [found] = _figures(store, [queue], store.nodes.overview())
+    [found] = _figures(store, [queue], store.part(Nodes).overview())
     if not (found.delayed or found.ready or found.unacked or found.error) and queue not in visible_queues(request):
         raise _unknown(queue)
     return found
@@ -284,7 +284,7 @@ def _unknown(queue: str) -> Problem:
 
 
 def _figures(store: DelayStore, names: Sequence[str], cluster: Cluster | None) -> Iterator[QueueFigures]:
-    letters = set(allowed(store, store.letters.queues) or ()) if names else set()
+    letters = set(store.if_allowed(store.letters.queues) or ()) if names else set()
     for stats, counts, unacked, consumers, paused_ms, slot, node in count_queues(store, names, cluster):
         figures = QueueFigures(
             queue=stats.queue,

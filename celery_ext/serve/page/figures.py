@@ -9,9 +9,9 @@ from typing import NamedTuple
 from celery_ext.delays.durations import in_words
 from celery_ext.doctor import Level, judge
 from celery_ext.serve.counting import QueueState
+from kombu_delayq.cluster import Cluster
 from kombu_delayq.message.due import moment_of
 from kombu_delayq.store.counts import Histogram
-from kombu_delayq.store.nodes import Cluster
 from kombu_delayq.store.types import Beside
 
 #: A due time is shown as ``now`` from one bound to the other, s from now: the figures are up to 2 s old.

@@ -13,12 +13,13 @@ from starlette.responses import Response
 
 from celery_ext.doctor import Finding, Level, examine_servers, judge
 from celery_ext.serve.access.identity import Caller, caller_of
-from celery_ext.serve.counting import QueueState, allowed, count_queues, unless_away, visible_queues
+from celery_ext.serve.counting import QueueState, count_queues, visible_queues
 from celery_ext.serve.page.chart import bounds, chart, span_of
 from celery_ext.serve.page.figures import Fault, health, lasting, number
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import ServeBroker, serve_of
+from kombu_delayq.cluster import Nodes
 from kombu_delayq.message.letter_record import buried_ms
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import ConsumerLease
@@ -53,7 +54,7 @@ class Servers:
         """Returns it; of the disk only errors, because snapshots alone are what Redis has by default."""
         if monotonic() - self._asked_s > LOOK_S:
             self._asked_s = monotonic()
-            with suppress(*self._broker.store.nodes.errors):
+            with suppress(*self._broker.store.pool.partial_errors):
                 found = examine_servers(self._broker.store)
                 bad = [one for one in found if one.check != "persistence" or one.level is Level.ERROR]
                 self._found = list(map(fault_of, bad))
@@ -75,7 +76,7 @@ def letters_of(store: DelayStore, queues: Iterable[str]) -> tuple[dict[str, int]
     found: dict[str, int] = {}
     latest = 0.0
     for queue in queues:
-        with suppress(*store.nodes.errors):
+        with suppress(*store.pool.partial_errors):
             lists = store.letters.lists(queue)
             found[queue] = sum(lists.values())
             latest = max(latest, *(_latest_ms(store, key, count) for key, count in lists.items()))
@@ -85,7 +86,7 @@ def letters_of(store: DelayStore, queues: Iterable[str]) -> tuple[dict[str, int]
 def _latest_ms(store: DelayStore, key: str, count: int) -> float:
     try:
         letters = store.letters.page(key, count - 1, 1) if count else []
-    except store.nodes.errors:
+    except store.pool.partial_errors:
         return inf
     times = [inf if (at_ms := buried_ms(letter)) is None else at_ms for letter in letters]
     return max(times, default=0.0)
@@ -147,8 +148,8 @@ def overview(request: Request) -> Response:
     """Answers with the overview."""
     serve, page, given = serve_of(request), View(request, "overview"), request.query_params
     store = serve.store
-    cluster = store.nodes.overview()
-    store = unless_away(store, store.reading) or store
+    cluster = store.part(Nodes).overview()
+    store = store.unless_away(store.reading) or store
     span, caller = span_of(request), caller_of(request)
     asked = {name: given.get(name, "").strip()[:200] for name in ("span", "sort", "name")}
 
@@ -157,12 +158,12 @@ def overview(request: Request) -> Response:
 
     page.now_ms = store.now_ms()
     queues = visible_queues(request, store)
-    due = unless_away(store, lambda: store.figures.due_counts(queues, bounds(page.now_ms, span))) or {}
+    due = store.unless_away(lambda: store.figures.due_counts(queues, bounds(page.now_ms, span))) or {}
     rows = count_queues(store, queues, cluster)
-    known = unless_away(store, store.letters.queues) or ()
+    known = store.unless_away(store.letters.queues) or ()
     buried = caller.queues_of(sorted({*known, *serve.settings.dead_letters}))
     letters, latest_ms = letters_of(store, buried)
-    leader = unless_away(store, lambda: store.leases.leader() or "")
+    leader = store.unless_away(lambda: store.leases.leader() or "")
     servers = serve.broker.part(Servers).look()
     verdict = health(
         rows, leader, store.beside, cluster, letters, servers, is_recent=page.now_ms - latest_ms < RECENT_MS
@@ -176,7 +177,7 @@ def overview(request: Request) -> Response:
         health=verdict,
         troubled=verdict.troubled,
         leader=leader,
-        standby=allowed(store, store.leases.standbys) or [],
+        standby=store.if_allowed(store.leases.standbys) or [],
         memory=store.memory(),
         nearly_full=judge.NEARLY_FULL,
         chart=chart(span, page.now_ms, due, link, in_parts=True),
@@ -193,7 +194,7 @@ def overview(request: Request) -> Response:
         descending=descending,
         letters=sum(letters.values()),
         consumer_columns=_CONSUMERS,
-        consumers=consumers_of(allowed(store, store.consumers.all) or (), caller),
+        consumers=consumers_of(store.if_allowed(store.consumers.all) or (), caller),
         rows=ROWS,
         cluster=cluster,
         on_node=Counter(row.node for row in rows),

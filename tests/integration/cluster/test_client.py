@@ -52,10 +52,13 @@ def test_sends_commands_to_the_nodes_of_their_keys(cluster: PrivateCluster, clie
     assert replies[::2] == [key.encode() for key in KEYS]
     assert all(isinstance(reply, redis.ResponseError) for reply in replies[1::2])
     assert {key.decode() for key in client.scan_iter("?")} == {*KEYS}
-    assert {*client.nodes()} == {f"127.0.0.1:{node.port}" for node in cluster.primaries()}
+    assert {*client.connection_pool.clients()} == {f"127.0.0.1:{node.port}" for node in cluster.primaries()}
     pool = pool_of(client)
-    until(lambda: pool.refresh() or len(client.nodes(replicas=True)) == 6, what="Redis names replicas that have data")
-    assert all(node.dbsize() for node in client.nodes().values())
+    until(
+        lambda: pool.refresh() or len(pool.clients(replicas=True)) == 6,
+        what="Redis names replicas that have data",
+    )
+    assert all(node.dbsize() for node in client.connection_pool.clients().values())
 
 
 def test_runs_scripts_on_each_node(client: ClusterClient) -> None:
@@ -85,8 +88,7 @@ def test_sends_ahead_to_all_nodes(client: ClusterClient) -> None:
     ahead = SendAhead(client.connection_pool)
     ahead.send([("SET", key, key) for key in KEYS])
     assert ahead.confirm() == [b"OK"] * len(KEYS)
-    ahead.send([("GET", key) for key in KEYS] + [("LPUSH", "a", "x")])
-    *replies, error = ahead.replies()
+    *replies, error = client.connection_pool.send([*(("GET", key) for key in KEYS), ("LPUSH", "a", "x")]).replies()
     assert replies == [key.encode() for key in KEYS]
     assert isinstance(error, redis.ResponseError)
 

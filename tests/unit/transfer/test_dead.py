@@ -49,8 +49,8 @@ class Fleet:
             subscribed=lambda: {"": {ME: self.process, OTHER: ""}, "q": {ME: self.process}},
             without_subscriber=self._without_subscriber,
         )
-        client, keys = SimpleNamespace(connection_pool=None), SimpleNamespace(lease="lease")
-        self.store: Any = SimpleNamespace(consumers=consumers, client=client, keys=keys)
+        pool = SimpleNamespace(node_of=lambda _key: SimpleNamespace(connection_kwargs={"port": self.port}))
+        self.store: Any = SimpleNamespace(consumers=consumers, pool=pool, keys=SimpleNamespace(lease="lease"))
 
     def _without_subscriber(self, names: list[str]) -> set[str]:
         self.looks += 1
@@ -69,8 +69,7 @@ class Fleet:
 def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     fleet = Fleet()
     monkeypatch.setattr(dead, "monotonic", lambda: fleet.now_s)
-    monkeypatch.setattr(pools, "connected_at", lambda _pool, _key: fleet.connected_at)
-    monkeypatch.setattr(pools, "node_of", lambda _pool, _key: SimpleNamespace(connection_kwargs={"port": fleet.port}))
+    monkeypatch.setattr(pools, "connected_at", lambda _pool: fleet.connected_at)
     return fleet
 
 

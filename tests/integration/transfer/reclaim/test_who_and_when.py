@@ -56,7 +56,7 @@ def test_a_standby_knows_that_the_leader_is_gone(
     """It gives back what a killed leader held, whose lease as leader has not ended; the rest the leader does."""
     for name, seconds in (("LOOK_S", 0.0), ("READ_S", 0.0), ("GONE_S", 0.5), ("GRACE_S", 0.0)):
         monkeypatch.setattr(judges, name, seconds)
-    monkeypatch.setattr(pools, "connected_at", lambda _pool, _key: 0.0)
+    monkeypatch.setattr(pools, "connected_at", lambda _pool: 0.0)
     publish(store, 2)
     store.consumers.note_queues(["q"])
     assert store.consumers.heartbeat(ME, ["q"], is_new=True, subscribed=True)

@@ -8,7 +8,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from kombu_delayq.redis.nodes import clients_of
+from kombu_delayq.cluster.pool import NodePools
 from kombu_delayq.redis.slots import SLOTS, slot_of_key
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import Memory
@@ -109,11 +109,6 @@ class Place(NamedTuple):
 class Nodes(StorePart):
     """Looks at the nodes of a Redis Cluster. A server without hash slots has none."""
 
-    @property
-    def errors(self) -> tuple[type[Exception], ...]:
-        """What Redis raises where it has a part of an answer only; see ``StoreClient.partial_errors``."""
-        return self._client.partial_errors
-
     def slot_of(self, queue: str) -> int | None:
         """Returns the hash slot of a queue; None on a server without slots."""
         return slot_of_key(self._client.ready(queue)[0]) if self._keys.slots else None
@@ -142,7 +137,7 @@ class Nodes(StorePart):
         if not self._keys.slots:
             return None
         found = _Answers()
-        for name, client in clients_of(self._client.redis, replicas=True).items():
+        for name, client in self._client.pool.clients(replicas=True).items():
             try:
                 view = as_text(client.execute_command("CLUSTER", "NODES"))
             except ResponseError as refusal:
@@ -161,10 +156,10 @@ class Nodes(StorePart):
         return cluster
 
     def _settle_retries(self, *, is_whole: bool) -> None:
-        pool: Any = self._client.redis.connection_pool
-        if not is_whole and hasattr(pool, "retry_s"):
+        pool = self._client.pool
+        if isinstance(pool, NodePools) and not is_whole:
             pool.retry_s = SHORT_RETRY_S
-        elif vars(pool).get("retry_s") == SHORT_RETRY_S:
+        elif isinstance(pool, NodePools) and vars(pool).get("retry_s") == SHORT_RETRY_S:
             del pool.retry_s
 
 
