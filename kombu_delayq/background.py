@@ -13,7 +13,7 @@ from uuid import uuid4
 from redis.exceptions import RedisError
 
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.redis.backoff import Backoff
+from kombu_delayq.redis import Backoff
 
 #: Pause before the next attempt with a server that cannot be used at all, in s: another one may take its place.
 REFUSED_S = 10.0

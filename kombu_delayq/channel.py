@@ -23,16 +23,19 @@ from kombu_delayq.message.letter_record import DEAD_LETTER
 from kombu_delayq.message.outgoing import canonical, keep_text, omit_defaults, stamp_published, uuid_of
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import (
+from kombu_delayq.redis import (
     OF_ONE_SERVER,
+    TRANSFER_CONNECTIONS,
+    FollowingPool,
     check_writes,
     is_full,
+    make_room,
     note_refusal,
     noticing_demotion,
+    pool_of,
     raise_as_lost,
+    wait_at_most,
 )
-from kombu_delayq.redis.sentinel import FollowingPool
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, PageId
@@ -167,7 +170,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         return self._commands
 
     def own_pool(self) -> redis.ConnectionPool:
-        """Returns a pool like this channel's that outlives it. The caller closes it with ``pools.close``."""
+        """Returns a pool like this channel's that outlives it. The caller closes it with ``close_pool``."""
         kept = vars(self).get("_sentinel_manager")
         try:
             pool: redis.ConnectionPool = self._get_pool()
@@ -179,18 +182,18 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     def patient_pool(self, connections: int) -> redis.ConnectionPool:
         """Returns a pool of its own for so many connections, which wait for answers for a limited time."""
         pool = self.own_pool()
-        pools.make_room(pool, connections)
+        make_room(pool, connections)
         self.hurry(pool)
         return pool
 
     def hurry(self, pool: redis.ConnectionPool) -> None:
         """Lets a pool wait for answers for ``Options.answer_s``, unless ``socket_timeout`` says how long."""
         if self.socket_timeout is None:
-            pools.wait_at_most(pool, self.options.answer_s)
+            wait_at_most(pool, self.options.answer_s)
 
     def separate_pool(self) -> redis.ConnectionPool:
         """Returns a pool for a transfer worker, whose connections wait for answers for a limited time."""
-        pool = self.patient_pool(pools.TRANSFER_CONNECTIONS)
+        pool = self.patient_pool(TRANSFER_CONNECTIONS)
         if isinstance(pool, FollowingPool):
             pool.in_one_thread = True
         return pool
@@ -378,7 +381,7 @@ def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:
         pool: The connections to use.
     """
     # A plain client, because kombu's own one prefixes only the first key of a script.
-    client = pools.of(pool).client()
+    client = pool_of(pool).client()
     db = pool.connection_kwargs.get("db") or 0
     keys = replace(channel.key_names, db=db)
     make = hooks.store_class(vars(channel.options)) or DelayStore

@@ -8,8 +8,7 @@ from typing import Any
 from kombu.transport import redis as stock
 
 from kombu_delayq.message.pages import pages
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.commands import SendAhead
+from kombu_delayq.redis import SendAhead, close_pool
 from kombu_delayq.store.types import Offer, PageId
 
 #: Largest number of messages, and about the largest number of bytes, that one call of the offer script stores. More
@@ -84,4 +83,4 @@ class PutAhead:
     def close(self) -> None:
         """Closes the connection. Redis may get a page that is on its way, or not."""
         self._ahead.close()
-        pools.close(self._pool)
+        close_pool(self._pool)

@@ -21,9 +21,7 @@ from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.poller import DelayedPoller
 from kombu_delayq.consume.presence import ANSWER_S
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.sentinel import FollowingPool
-from kombu_delayq.redis.slots import have_slots, primaries
+from kombu_delayq.redis import FollowingPool, have_slots, primaries, wait_at_most
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.transfer.worker import TransferWorker
 
@@ -167,7 +165,7 @@ class DelayedTransport(_Transport):
         if self._heartbeat is None or not self._heartbeat.is_alive:
             pool = channel.separate_pool()
             # What a silent network has left behind must not keep the thread from its subscription for long.
-            pools.wait_at_most(pool, ANSWER_S)
+            wait_at_most(pool, ANSWER_S)
             store = connect_store(channel, pool)
             self._heartbeat = Heartbeat(
                 self.consumer, store, partial(_fetchers, ref(self)), channel.visibility_timeout or inf

@@ -15,7 +15,7 @@ from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.placement import Placed, Placement
 from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
 from kombu_delayq.message.once import Became, is_doomed, key_of
-from kombu_delayq.redis.commands import SendAhead
+from kombu_delayq.redis import SendAhead
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.fetching import HeldKeys, ack

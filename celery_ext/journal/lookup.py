@@ -15,7 +15,7 @@ from celery_ext.journal.views import add_to_count, as_read, names_of
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.once import key_of
 from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.redis.replies import time_ms
+from kombu_delayq.redis import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.hash_layout import shared_id
 from kombu_delayq.store.layouts import LAYOUT_OF

@@ -13,7 +13,7 @@ from celery_ext.journal.journal import Journal
 from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.state import refuse_elsewhere
-from kombu_delayq.redis.replies import time_ms
+from kombu_delayq.redis import time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Offer, PageId

@@ -9,8 +9,8 @@ from redis.lock import Lock
 
 from celery_ext.journal.keys import JournalKeys
 from kombu_delayq.message.pages import pages
+from kombu_delayq.redis import checked
 from kombu_delayq.redis.operations import Args, Call, HashKey, Rows, operation
-from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import Into, StoreClient
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry

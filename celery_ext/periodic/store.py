@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 from celery_ext.periodic.keys import PeriodicKeys
 from kombu_delayq.message.fields import to_json
+from kombu_delayq.redis import checked
 from kombu_delayq.redis.operations import Args, HashKey, Key, Rows, Stored, operation
-from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import Into, StoreClient
 from kombu_delayq.store.leases import lead, release
 from kombu_delayq.store.part import StorePart

@@ -25,7 +25,7 @@ from celery_ext.serve.routes import ActionRoute
 from celery_ext.serve.service import Serve, ServeBroker, serve_of
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.errors import AnswerLost, DelayqError, StoreUnavailable
-from kombu_delayq.redis.errors import is_denied
+from kombu_delayq.redis import is_denied
 
 logger = logging.getLogger(__name__)
 

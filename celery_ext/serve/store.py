@@ -5,8 +5,8 @@ from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from celery_ext.serve.keys import ServeKeys
+from kombu_delayq.redis import checked
 from kombu_delayq.redis.operations import HashKey, operation
-from kombu_delayq.redis.replies import checked
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry

@@ -28,8 +28,7 @@ from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import AnswerLost, DelayqError, StoreUnavailable
 from kombu_delayq.options import STORES
-from kombu_delayq.redis.backoff import Backoff
-from kombu_delayq.redis.errors import NotPrimary, is_full, passes
+from kombu_delayq.redis import Backoff, NotPrimary, is_full, passes
 from kombu_delayq.store import DelayStore
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from celery_ext.spark.job_types import COMMITTED, Begun, Enqueued, Job, JobCounts, JobRun
 from celery_ext.spark.keys import JobKeys
+from kombu_delayq.redis import Command, checked
 from kombu_delayq.redis.operations import Args, Call, HashKey, Rows, StringKey, operation
-from kombu_delayq.redis.replies import Command, checked
 from kombu_delayq.store.client import Into, Lists, StoreClient
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.part import StorePart

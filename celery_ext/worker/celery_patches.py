@@ -31,7 +31,7 @@ from celery_ext.worker.task_threads import TaskThreads
 from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.message.bodies import JSON
 from kombu_delayq.message.fields import from_json
-from kombu_delayq.redis.errors import is_wrong_type
+from kombu_delayq.redis import is_wrong_type
 
 logger = get_logger(__name__)
 

@@ -17,8 +17,7 @@ from kombu_delayq.cluster.client import ClusterClient, ClusterPool, PrefixedClie
 from kombu_delayq.cluster.pool import LATE_S
 from kombu_delayq.cluster.pubsub import ClusterPubSub
 from kombu_delayq.consume.qos import FetchedQoS
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import OF_REPLICA, is_full
+from kombu_delayq.redis import OF_REPLICA, TRANSFER_CONNECTIONS, is_full
 from kombu_delayq.text import readable
 
 logger = get_logger(__name__)
@@ -84,7 +83,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
 
     def separate_pool(self) -> ClusterPool:
         """Returns a pool for a thread of its own, which serves queues of all nodes, and so waits for none for long."""
-        pool = cast(ClusterPool, self.patient_pool(pools.TRANSFER_CONNECTIONS))
+        pool = cast(ClusterPool, self.patient_pool(TRANSFER_CONNECTIONS))
         pool.hurry(LATE_S)
         return pool
 

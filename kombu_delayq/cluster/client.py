@@ -12,10 +12,7 @@ from kombu_delayq.cluster.dispatch import Dispatch, RetryDeadline, follow
 from kombu_delayq.cluster.pool import LOST, NodePools, is_pool_full, node_of
 from kombu_delayq.cluster.pubsub import ClusterPubSub, PrefixedPubSub
 from kombu_delayq.cluster.topology import Node, NoNode
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import NOT_RUN
-from kombu_delayq.redis.pools import OF_USE
-from kombu_delayq.redis.replies import Command, as_sent
+from kombu_delayq.redis import NOT_RUN, OF_USE, Command, Pool, as_sent, pool_of
 
 
 class ClusterPool(NodePools):
@@ -38,8 +35,8 @@ class ClusterPool(NodePools):
         return made
 
 
-@pools.of.register
-def _of(pool: ClusterPool) -> pools.Pool:
+@pool_of.register
+def _of(pool: ClusterPool) -> Pool:
     return pool
 
 

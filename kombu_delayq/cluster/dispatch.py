@@ -12,9 +12,7 @@ from redis.exceptions import AskError, MovedError, ResponseError, TryAgainError
 from kombu_delayq.cluster.commands import OF_ANY, counters_of, keys_of, slot_of, with_one_key
 from kombu_delayq.cluster.pool import LOST, NodePools, is_pool_full, node_of
 from kombu_delayq.cluster.topology import Node, NoNode
-from kombu_delayq.redis.backoff import Backoff
-from kombu_delayq.redis.errors import NOT_RUN
-from kombu_delayq.redis.pools import OF_USE
+from kombu_delayq.redis import NOT_RUN, OF_USE, Backoff
 
 #: Pauses between tries, in s.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5

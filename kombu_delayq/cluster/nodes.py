@@ -9,7 +9,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.cluster.pool import NodePools
-from kombu_delayq.redis.slots import SLOTS, slot_of_key
+from kombu_delayq.redis import SLOTS, slot_of_key
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import Memory
 from kombu_delayq.text import as_text

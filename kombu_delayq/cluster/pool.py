@@ -14,9 +14,7 @@ from redis.connection import Connection, SSLConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kombu_delayq.cluster.topology import ASK_S, Node, Topology
-from kombu_delayq.redis.errors import is_of_node
-from kombu_delayq.redis.pools import OF_USE
-from kombu_delayq.redis.slots import slot_of_key
+from kombu_delayq.redis import OF_USE, is_of_node, slot_of_key
 
 #: How long a command waits for a node that can run it, in s: by default, and where other queues have to be served
 #: meanwhile. The caller may try again.

@@ -9,7 +9,7 @@ from kombu.utils.eventio import READ, poll
 from redis.client import PubSub
 
 from kombu_delayq.cluster.pool import LOST, NodePools, node_of
-from kombu_delayq.redis.pools import OF_USE
+from kombu_delayq.redis import OF_USE
 from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)

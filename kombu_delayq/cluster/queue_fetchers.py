@@ -16,8 +16,7 @@ from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Fetcher
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.consume.waits import MOST_WAITS, NO_CONNECTION_LEFT, WaitBudget
 from kombu_delayq.message.fields import Message
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.backoff import Backoff
+from kombu_delayq.redis import Backoff, make_room, pool_of
 from kombu_delayq.store.types import InFlight
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class QueueFetcher:
             yield
         except (RedisError, OSError) as error:
             is_own = error is not self.fetcher.deliveries.error
-            if not (is_own and pools.of(self._pool).is_partial(error)):
+            if not (is_own and pool_of(self._pool).is_partial(error)):
                 raise
             self._fail(error)
 
@@ -91,7 +90,7 @@ class QueueFetcher:
         self._poller.wake_in(APART_LOOK_S)
 
     def _node(self) -> redis.ConnectionPool:
-        return pools.of(self._pool).node_of(self._key)
+        return pool_of(self._pool).node_of(self._key)
 
     def _watch(self, fd: int, connection: PipelinedConnection) -> None:
         self._poller.watch(fd, _Reader(self, connection))
@@ -244,7 +243,7 @@ class QueueFetchers:
             self._fetchers.append(queue_fetcher.fetcher)
             most = MOST_WAITS + OTHER_CONNECTIONS if self._bound is None else self._bound
             # A bound of the user's is for one queue. Each other one has one more connection that does not wait.
-            pools.make_room(self._channel.async_pool, len(self._fetchers) - 1 + most)
+            make_room(self._channel.async_pool, len(self._fetchers) - 1 + most)
         return self._by_queue[queue]
 
     def _each(self, act: Callable[[QueueFetcher], object]) -> None:

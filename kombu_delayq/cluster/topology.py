@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.errors import InvalidBrokerURL
-from kombu_delayq.redis.slots import SLOTS
+from kombu_delayq.redis import SLOTS
 from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kombu.log import get_logger
 from redis.exceptions import NoScriptError
 
-from kombu_delayq.redis.errors import PASSING_S, clears
-from kombu_delayq.redis.replies import Command
+from kombu_delayq.redis import PASSING_S, Command, clears
 from kombu_delayq.store.types import PAGE
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.consume.fetched import FetchedPayload
 from kombu_delayq.message.due import Due, eta_of
 from kombu_delayq.message.fields import Message
-from kombu_delayq.redis.errors import NotPrimary
+from kombu_delayq.redis import NotPrimary
 
 logger = get_logger(__name__)
 

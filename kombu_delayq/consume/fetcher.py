@@ -36,9 +36,7 @@ from kombu_delayq.consume.pipelined import OVERDUE_S, PipelinedConnection
 from kombu_delayq.consume.requests import Requests
 from kombu_delayq.consume.waits import MOST_WAITS, WaitBudget, Waits
 from kombu_delayq.message.fields import Message
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.errors import PASSING_S, clears, is_denied
-from kombu_delayq.redis.replies import Command
+from kombu_delayq.redis import PASSING_S, Command, clears, is_denied, make_room
 from kombu_delayq.store.types import Fetched, InFlight, LeaseEnded, Request
 
 if TYPE_CHECKING:
@@ -93,7 +91,7 @@ class Fetcher:
         self._channel = channel
         self._poller = poller
         if "max_connections" not in channel.connection.client.transport_options:
-            pools.make_room(channel.async_pool, MOST_WAITS + OTHER_CONNECTIONS)
+            make_room(channel.async_pool, MOST_WAITS + OTHER_CONNECTIONS)
         self._credit = credit or Credit(channel, poller, [self], WaitBudget(MOST_WAITS), self.pause)
         self._group = group
         pool_of = pool_of or (lambda: channel.async_pool)

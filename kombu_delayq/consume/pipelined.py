@@ -11,8 +11,7 @@ import redis
 from kombu.log import get_logger
 from kombu.utils.eventio import READ, poll
 
-from kombu_delayq.redis.pools import OF_USE
-from kombu_delayq.redis.replies import Command, as_sent, packed_commands
+from kombu_delayq.redis import OF_USE, Command, as_sent, packed_commands
 
 logger = get_logger(__name__)
 

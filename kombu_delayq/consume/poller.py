@@ -14,7 +14,7 @@ from kombu.transport import redis as stock
 from kombu.utils.eventio import ERR, READ, poll
 from redis.exceptions import ResponseError
 
-from kombu_delayq.redis.errors import NotPrimary, clears, raise_as_lost
+from kombu_delayq.redis import NotPrimary, clears, raise_as_lost
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 

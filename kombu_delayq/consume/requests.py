@@ -10,7 +10,7 @@ from kombu_delayq.consume.acks import Acks
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.options import Options
-from kombu_delayq.redis.replies import Command
+from kombu_delayq.redis import Command
 from kombu_delayq.store.types import Request
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from kombu_delayq.consume.pipelined import PipelinedConnection
-from kombu_delayq.redis.errors import PASSING_S, clears, passes
-from kombu_delayq.redis.replies import Command
+from kombu_delayq.redis import PASSING_S, Command, clears, passes
 from kombu_delayq.store.types import InFlight
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 import redis
 from redis import Redis
 
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.replies import Command, as_sent, checked, packed
+from kombu_delayq.redis import connections
+from kombu_delayq.redis.connections import Command, as_sent, checked, packed
 from kombu_delayq.text import as_bytes
 
 
@@ -25,7 +25,7 @@ class RedisCommands:
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
-        self.pool = pools.of(redis.connection_pool)
+        self.pool = connections.pool_of(redis.connection_pool)
 
     def client_at(self, key: str) -> Redis:
         """Returns a client of the server that has a key.
@@ -126,11 +126,11 @@ class RedisCommands:
 
     def _exchange(self, count: int, pack: Callable[[Any], list[bytes]]) -> list[Any]:
         """Sends commands, as packed for the wire, and reads replies; again as the client is set to."""
-        connection = pools.take(self.redis.connection_pool)
+        connection = connections.take(self.redis.connection_pool)
 
         def act() -> list[Any]:
             connection.send_packed_command(pack(connection))
-            return [pools.reply_of(connection) for _ in range(count)]
+            return [connections.reply_of(connection) for _ in range(count)]
 
         try:
             found: list[Any] = connection.retry.call_with_retry(act, lambda _: connection.disconnect())
@@ -140,7 +140,7 @@ class RedisCommands:
         else:
             return found
         finally:
-            pools.give_back(self.redis.connection_pool, connection)
+            connections.give_back(self.redis.connection_pool, connection)
 
 
 class SendAhead:
@@ -154,8 +154,8 @@ class SendAhead:
     """
 
     def __init__(self, pool: redis.ConnectionPool) -> None:
-        self._pool = pools.of(pool)
-        self._sent: pools.Sent | None = None
+        self._pool = connections.pool_of(pool)
+        self._sent: connections.Sent | None = None
 
     def send(self, commands: Sequence[Command]) -> None:
         """Sends commands, and returns before Redis has run them."""

@@ -31,7 +31,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import SentinelManagedConnection
 
 from kombu_delayq.options import Options
-from kombu_delayq.redis import pools
+from kombu_delayq.redis import connections
 
 #: After an error that passes, Redis is asked again so much later, in s.
 PASSING_S = 1.0
@@ -83,7 +83,7 @@ class _NoticesDemotion(_Connection):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        pools.keep_from_children(self)
+        connections.keep_from_children(self)
 
     def _connect(self) -> Any:
         self.connected_at, self._check_at_first = monotonic(), self.next_health_check

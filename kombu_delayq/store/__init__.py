@@ -9,8 +9,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import Options
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.replies import time_ms
+from kombu_delayq.redis import Pool, close_pool, pool_of, time_ms
 from kombu_delayq.store.chains import DelayChains
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.consumers import Consumers
@@ -79,9 +78,9 @@ class Store(Protocol):
         return Memory(int(found.get("used_memory", 0)), int(found.get("maxmemory", 0)), version)
 
     @property
-    def pool(self) -> pools.Pool:
+    def pool(self) -> Pool:
         """The connections of the client."""
-        return pools.of(self.client.connection_pool)
+        return pool_of(self.client.connection_pool)
 
     def unless_away(self, look: Callable[[], T]) -> T | None:
         """Returns what a function finds; None while the node of a cluster that knows it is away."""
@@ -118,7 +117,7 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Closes the connections of the client; behind Sentinel also those to the Sentinels."""
-        pools.close(self.client.connection_pool)
+        close_pool(self.client.connection_pool)
 
     def _info(self, section: str) -> dict[str, Any]:
         try:
@@ -164,7 +163,7 @@ class DelayStore(Store):
 
     def aside(self) -> "DelayStore":
         """Returns a store of Redis alone that waits for no node of a cluster for long."""
-        return DelayStore(pools.of(self.pool.aside()).client(), self.keys, options=self.options)
+        return DelayStore(pool_of(self.pool.aside()).client(), self.keys, options=self.options)
 
     def part(self, kind: type[P]) -> P:
         """Returns the part of a feature; see ``Store.part``."""

@@ -10,10 +10,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 
 from kombu_delayq.options import Options
-from kombu_delayq.redis import pools
-from kombu_delayq.redis.commands import RedisCommands
+from kombu_delayq.redis import Command, RedisCommands, pool_of
 from kombu_delayq.redis.operations import Call, HashKey, Key, ListKeys, Priorities, Rows, Stored, operation
-from kombu_delayq.redis.replies import Command
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.text import as_text
@@ -178,7 +176,7 @@ class StoreClient(RedisCommands):
         """Returns a client over the same connections that waits for no node of a cluster for long."""
         if not self.pool.several:
             return self
-        return StoreClient(pools.of(self.pool.aside()).client(), self.keys, self._priority_steps, self.options)
+        return StoreClient(pool_of(self.pool.aside()).client(), self.keys, self._priority_steps, self.options)
 
     def slot_groups(self) -> list[str]:
         """Returns the names of all slot groups: one, or in a cluster one for each queue that has or had consumers."""

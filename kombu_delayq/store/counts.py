@@ -10,8 +10,7 @@ from typing import Any
 
 from kombu_delayq.message.due import eta_of, later, ready_since_s
 from kombu_delayq.message.fields import Message
-from kombu_delayq.redis.errors import is_of_node
-from kombu_delayq.redis.replies import checked
+from kombu_delayq.redis import checked, is_of_node
 from kombu_delayq.text import as_text
 
 #: What somebody can do to messages: the names of the operations that ``QueueCounts.operations`` counts.

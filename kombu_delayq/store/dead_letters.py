@@ -11,7 +11,7 @@ from uuid import uuid4
 from redis.exceptions import ResponseError
 
 from kombu_delayq.message.letter_record import buried_ms
-from kombu_delayq.redis.errors import wrong_type
+from kombu_delayq.redis import wrong_type
 from kombu_delayq.redis.operations import Key, ListKey, Rows, operation
 from kombu_delayq.store.leases import lead, release
 from kombu_delayq.store.part import StorePart

@@ -11,9 +11,8 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message.once import Became
 from kombu_delayq.options import LAYOUTS, QueueLimits
-from kombu_delayq.redis.commands import SendAhead
+from kombu_delayq.redis import Command, SendAhead, time_ms
 from kombu_delayq.redis.operations import Call, HashKey, Key, ListKey, Rows, Stored, StringKey, ZSetKeys, operation
-from kombu_delayq.redis.replies import Command, time_ms
 from kombu_delayq.store.client import MOST_QUEUES, Into, Lists, StoreClient
 from kombu_delayq.store.fetching import HeldKeys
 from kombu_delayq.store.layouts import LAYOUT_OF

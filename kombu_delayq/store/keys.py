@@ -8,7 +8,7 @@ from typing import Any
 from kombu.transport.redis import Channel
 
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
-from kombu_delayq.redis.slots import slot_of_key
+from kombu_delayq.redis import slot_of_key
 
 #: For how long minutes are kept, in h: those of a day are whole.
 MINUTES_KEPT_H = 25

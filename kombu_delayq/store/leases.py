@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import NoPermissionError
 
-from kombu_delayq.redis.errors import is_of_node
+from kombu_delayq.redis import Command, checked, is_of_node, time_ms
 from kombu_delayq.redis.operations import Call, HashKey, SetKey, StringKeys, ZSetKey, operation
-from kombu_delayq.redis.replies import Command, checked, time_ms
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import DelayedQueue, Head, WatchedHeads
 from kombu_delayq.text import as_bytes, as_text

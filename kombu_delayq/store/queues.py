@@ -16,9 +16,8 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from kombu_delayq import hooks
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.redis.errors import wrong_type
+from kombu_delayq.redis import check_reached, checked, time_ms, wrong_type
 from kombu_delayq.redis.operations import Call, HashKey, Key, ListKeys, Stored, StringKey, ZSetKey, operation
-from kombu_delayq.redis.replies import check_reached, checked, time_ms
 from kombu_delayq.store.client import Into, StoreClient
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.figures import stats

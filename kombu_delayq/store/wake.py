@@ -8,7 +8,7 @@ from kombu.log import get_logger
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from kombu_delayq.redis.errors import passes
+from kombu_delayq.redis import passes
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import DelayedQueue
 from kombu_delayq.text import as_text, is_utf8

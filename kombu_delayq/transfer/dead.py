@@ -11,7 +11,7 @@ from typing import Any
 
 from kombu_delayq.options import Options
 from kombu_delayq.processes import has_ended
-from kombu_delayq.redis import pools
+from kombu_delayq.redis import connected_at
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import BEAT_FRACTION
 from kombu_delayq.store.types import ConsumerLease
@@ -128,11 +128,11 @@ class GoneConsumers:
         if before not in (None, self._node):
             self._settles_at = now + SETTLE_S
         # Asked last: a connection that was lost during this look is a new one now.
-        connected_at = pools.connected_at(node)
-        if connected_at != self._connected_at:
-            self._connected_at, self._seen = connected_at, set()
+        latest = connected_at(node)
+        if latest != self._connected_at:
+            self._connected_at, self._seen = latest, set()
         else:
             self._seen.update(present)
         if now < self._settles_at:
             return self._missing_since
-        return () if monotonic() - connected_at >= GRACE_S else self._missing_since.keys() - self._seen
+        return () if monotonic() - latest >= GRACE_S else self._missing_since.keys() - self._seen

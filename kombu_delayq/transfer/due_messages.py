@@ -10,7 +10,7 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.message.fields import read, to_json
 from kombu_delayq.message.letter_record import too_late
 from kombu_delayq.message.pages import pages
-from kombu_delayq.redis.errors import NotPrimary
+from kombu_delayq.redis import NotPrimary
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import DelayedQueue, TooLate, Transferred

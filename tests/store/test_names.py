@@ -6,7 +6,7 @@ import pytest
 
 from celery_ext.repair.store import RepairStore
 from kombu_delayq.message.once import key_of
-from kombu_delayq.redis.slots import slot_of_key
+from kombu_delayq.redis import slot_of_key
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer

@@ -9,8 +9,8 @@ import pytest
 
 from celery_ext.journal.promotion import Promotion
 from celery_ext.periodic.store import PeriodicStore, Run
+from kombu_delayq.redis import checked
 from kombu_delayq.redis.operations import Call
-from kombu_delayq.redis.replies import checked
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.types import InFlight, PageId, Request, Requeued

@@ -27,7 +27,7 @@ from kombu_delayq.message.due import ms_of
 from kombu_delayq.message.once import Once
 from kombu_delayq.message.pages import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
-from kombu_delayq.redis.errors import is_full
+from kombu_delayq.redis import is_full
 from kombu_delayq.store.types import Offer, PageId
 
 logger = logging.getLogger(__name__)

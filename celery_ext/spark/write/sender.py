@@ -15,8 +15,7 @@ from celery_ext.spark.store import BulkJobs
 from celery_ext.waiting import by_id
 from kombu_delayq.errors import StoreUnavailable
 from kombu_delayq.message.pages import Page, pages
-from kombu_delayq.redis.commands import SendAhead
-from kombu_delayq.redis.replies import Command
+from kombu_delayq.redis import Command, SendAhead
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 

@@ -11,7 +11,7 @@ from kombu import Connection
 
 from kombu_delayq.cluster.client import ClusterClient, ClusterPool
 from kombu_delayq.cluster.topology import NoNode
-from kombu_delayq.redis.commands import SendAhead
+from kombu_delayq.redis import SendAhead
 from tests.support.conditions import DEADLINE_S, until
 from tests.support.servers.cluster import PrivateCluster, slot_of
 

@@ -5,8 +5,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.cluster.commands import keys_of, with_one_key
-from kombu_delayq.redis import scripts
-from kombu_delayq.redis.replies import Command, as_sent
+from kombu_delayq.redis import Command, as_sent, scripts
 
 TEXT = """
 redis.call('RPUSH', KEYS[1], unpack(ARGV))

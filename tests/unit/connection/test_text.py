@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from redis.connection import Connection
 
-from kombu_delayq.redis.replies import as_sent, packed, packed_commands
+from kombu_delayq.redis import as_sent, packed, packed_commands
 
 
 @pytest.mark.parametrize("rest", [(), ("a", 0), (b"\xff\r\n", "ü", "\udcff", "", 10**12, -1)])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from kombu_delayq.redis import pools
+from kombu_delayq.redis import connections
 
 
 @pytest.mark.parametrize("error", [TypeError("argument must be an int, or have a fileno() method"), ValueError(-1)])
@@ -24,5 +24,5 @@ def test_a_connection_that_another_thread_closes_meanwhile_is_made_anew(
     monkeypatch.setattr(idle, "can_read", fail)
     monkeypatch.setattr(pool, "get_connection", lambda *_: "made anew")
     pool._available_connections.append(idle)
-    assert pools.take(pool) == "made anew"
+    assert connections.take(pool) == "made anew"
     assert pool._available_connections == [idle]

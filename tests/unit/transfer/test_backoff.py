@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from kombu_delayq.background import Outage
-from kombu_delayq.redis.backoff import BACKOFF_S
+from kombu_delayq.redis import BACKOFF_S
 
 LOGGER = logging.getLogger("test_backoff")
 

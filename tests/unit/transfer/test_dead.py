@@ -9,7 +9,6 @@ import pytest
 
 from kombu_delayq.options import Options
 from kombu_delayq.processes import _BEGAN, _STATE, _stat, this_process
-from kombu_delayq.redis import pools
 from kombu_delayq.store.types import ConsumerLease
 from kombu_delayq.transfer import dead
 from kombu_delayq.transfer.dead import (
@@ -69,7 +68,7 @@ class Fleet:
 def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     fleet = Fleet()
     monkeypatch.setattr(dead, "monotonic", lambda: fleet.now_s)
-    monkeypatch.setattr(pools, "connected_at", lambda _pool: fleet.connected_at)
+    monkeypatch.setattr(dead, "connected_at", lambda _pool: fleet.connected_at)
     return fleet
 
 

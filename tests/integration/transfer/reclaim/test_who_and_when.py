@@ -10,7 +10,6 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
-from kombu_delayq.redis import pools
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Requeued
 from kombu_delayq.transfer import dead as judges
@@ -56,7 +55,7 @@ def test_a_standby_knows_that_the_leader_is_gone(
     """It gives back what a killed leader held, whose lease as leader has not ended; the rest the leader does."""
     for name, seconds in (("LOOK_S", 0.0), ("READ_S", 0.0), ("GONE_S", 0.5), ("GRACE_S", 0.0)):
         monkeypatch.setattr(judges, name, seconds)
-    monkeypatch.setattr(pools, "connected_at", lambda _pool: 0.0)
+    monkeypatch.setattr(judges, "connected_at", lambda _pool: 0.0)
     publish(store, 2)
     store.consumers.note_queues(["q"])
     assert store.consumers.heartbeat(ME, ["q"], is_new=True, subscribed=True)
