@@ -58,11 +58,11 @@ class Leadership:
         journal_id: Id of the journal.
         token: The fencing token.
         epoch: Number of the epoch.
-        shares: Behind whose markers it leads: ``ALL``, and in a cluster queues.
+        groups: Behind whose markers it leads: ``ALL``, and in a cluster queues.
         moved_to_ms: The latest watermark that is noted, ms since the epoch; 0 before the first heartbeat.
         seen: The latest watermarks, which may not be noted yet.
-        unverified: By share, the server that has started, or become the primary, since its data were compared with the
-            journal.
+        unverified: By slot group, the server that has started, or become the primary, since its data were compared with
+            the journal.
         written_until: Number of the last row when this was noticed.
     """
 
@@ -77,7 +77,7 @@ class Leadership:
         self.journal_id = ""
         self.token = 0
         self.epoch = 0
-        self.shares: set[str] = set()
+        self.groups: set[str] = set()
         self.moved_to_ms = 0.0
         self.seen = Watermarks()
         self.unverified: Mapping[str, str] = {}
@@ -103,18 +103,18 @@ class Leadership:
             self.token = journal.next_token(least)
             self.epoch, self._heartbeat, led = journal.epoch(), journal.heartbeat(), journal.leader()
             marked = journal.marked()
-            self.shares = {ALL, *map(self._store.promotion.share_of, marked | self._offered())}
-            found = self._elect(self.shares, self.epoch)
+            self.groups = {ALL, *map(self._store.promotion.group_of, marked | self._offered())}
+            found = self._elect(self.groups, self.epoch)
             least = max(one.token for one in found.values()) + 1
-            ahead = {share: one for share, one in found.items() if one.word == "ahead"}
+            ahead = {group: one for group, one in found.items() if one.word == "ahead"}
             may_lead = ahead == seen or not ahead  # else somebody has promoted since the journal was read
             own = self._take_lead(found, led) if may_lead else None
             if own and ahead:
                 self._catch_up(ahead)
             elif own and self._begin_anew(found, marked) and journal.lead(own._replace(redis=self._data()), own):
-                if new := self.shares - marked - {ALL}:
+                if new := self.groups - marked - {ALL}:
                     journal.note_marked(new)
-                for queue in self.shares - {ALL}:  # the slot with their names may have been lost as well
+                for queue in self.groups - {ALL}:  # the slot with their names may have been lost as well
                     self._store.queues.know(queue)
                 self._next_heartbeat = 0.0
                 if self.epoch != known:  # the log has just said so
@@ -161,7 +161,7 @@ class Leadership:
         names = [as_text(name) for name in store.client.smembers(store.keys.queues)]
         heads = store.delivery.heads(names)
         found = store.promotion.journal_heartbeat(
-            self.journal_id, self.token, self._heartbeat, sorted(self.shares), self._compared
+            self.journal_id, self.token, self._heartbeat, sorted(self.groups), self._compared
         )
         _refuse({one.word for one in found.values()}, "other", "superseded", *LOST)
         lagging: dict[str, float] = {}
@@ -171,7 +171,7 @@ class Leadership:
         return (
             names,
             Watermarks(heads.now_ms, lagging),
-            {share: one.server for share, one in found.items() if one.server},
+            {group: one.server for group, one in found.items() if one.server},
         )
 
     def compared(self, servers: Mapping[str, str]) -> None:
@@ -191,17 +191,17 @@ class Leadership:
         Raises:
             NotLeading: This process leads no more, or the queue has lost its data.
         """
-        share, journal = self._store.promotion.share_of(queue), self._store.journal
-        if share in self.shares:
+        group, journal = self._store.promotion.group_of(queue), self._store.journal
+        if group in self.groups:
             return False
-        word = self._elect([share], self.epoch)[share].word
-        if word in LOST and share not in journal.marked():
-            word = self._elect([share], self.epoch, anew=True)[share].word
+        word = self._elect([group], self.epoch)[group].word
+        if word in LOST and group not in journal.marked():
+            word = self._elect([group], self.epoch, anew=True)[group].word
         if word in ("elected", "ahead"):  # before anything is pushed, so that the next leader looks at it
-            journal.note_marked([share])
+            journal.note_marked([group])
         if word != "elected":
             raise NotLeading(word)
-        self.shares.add(share)
+        self.groups.add(group)
         return True
 
     def _offered(self) -> set[str]:
@@ -209,10 +209,10 @@ class Leadership:
             return set()
         return {queue for queue, size in self._store.journal.sizes().items() if size.offered}
 
-    def _elect(self, shares: Iterable[str], epoch: int, *, anew: bool = False) -> dict[str, Election]:
+    def _elect(self, groups: Iterable[str], epoch: int, *, anew: bool = False) -> dict[str, Election]:
         journal = self._store.journal
         found = self._store.promotion.elect(
-            self.journal_id, self.token, epoch, self._heartbeat, sorted(shares), journal.guard, anew=anew
+            self.journal_id, self.token, epoch, self._heartbeat, sorted(groups), journal.guard, anew=anew
         )
         _refuse({one.word for one in found.values()}, "other")
         return found
@@ -237,8 +237,8 @@ class Leadership:
 
     def _begin_anew(self, found: Mapping[str, Election], marked: Collection[str]) -> bool:
         """Writes markers that are missing or behind, beside lost data for the next epoch. Returns whether it leads."""
-        gone = {share for share, one in found.items() if one.word in LOST}
-        if any(one.word != "elected" for share, one in found.items() if share not in gone):
+        gone = {group for group, one in found.items() if one.word in LOST}
+        if any(one.word != "elected" for group, one in found.items() if group not in gone):
             return False
         known = {*marked} if (self.epoch, self._heartbeat) == (1, 0) else {ALL, *marked}  # a new journal has no marker
         lost = set() if gone.isdisjoint(known) else self._beside_data(gone)
@@ -248,16 +248,16 @@ class Leadership:
             gone.add(ALL)  # in a cluster its marker is still of the epoch that has ended
         return self._is_elected_anew(gone - lost, self.epoch)
 
-    def _is_elected_anew(self, shares: Collection[str], epoch: int) -> bool:
-        return all(one.word == "elected" for one in self._elect(shares, epoch, anew=True).values())
+    def _is_elected_anew(self, groups: Collection[str], epoch: int) -> bool:
+        return all(one.word == "elected" for one in self._elect(groups, epoch, anew=True).values())
 
-    def _beside_data(self, shares: Collection[str]) -> set[str]:
+    def _beside_data(self, groups: Collection[str]) -> set[str]:
         """Returns those that have messages beside their markers: in a cluster all but ``ALL``."""
-        return set(shares) - {ALL} if self._store.keys.slots else set(shares)
+        return set(groups) - {ALL} if self._store.keys.slots else set(groups)
 
     def _catch_up(self, ahead: Mapping[str, Election]) -> None:
         """Lets the journal go on where markers are."""
-        ended = [share for share, one in ahead.items() if one.epoch > self.epoch]
+        ended = [group for group, one in ahead.items() if one.epoch > self.epoch]
         if ended:  # a leader noticed the loss, and died before it told the journal
             self._end_epoch(self._beside_data(ended) or {ALL}, "ahead")  # nobody knows which, so all are compared
             return

@@ -85,15 +85,15 @@ def promote_early(journal: Journal, promotion: Promotion, rows: Sequence[Row]) -
         The numbers of the rows that Redis was given now or before. None, if Redis belongs to no journal yet.
     """
     there = set[int]()
-    by_share: defaultdict[str, list[Row]] = defaultdict(list)
+    by_group: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        by_share[promotion.share_of(row.queue)].append(row)
-    for share, left in by_share.items():
+        by_group[promotion.group_of(row.queue)].append(row)
+    for group, left in by_group.items():
         while left:
-            marker, epoch = promotion.marker(share), journal.epoch()
+            marker, epoch = promotion.marker(group), journal.epoch()
             if marker is None or marker.id != journal.id:
                 break
-            if marker.epoch > epoch or (share == ALL and marker.epoch < epoch):  # a queue's may be of an earlier one
+            if marker.epoch > epoch or (group == ALL and marker.epoch < epoch):  # a queue's may be of an earlier one
                 break
             # Since the caller read a row, a promoter may have pushed it, marked it and taken it out of the guard, and
             # its message may have left Redis. And a claim that came before the marker of the queue was not kept. So

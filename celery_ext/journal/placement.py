@@ -237,7 +237,7 @@ class Placement:
         try:
             if promotion.is_marked(queue):
                 return 0
-            if not journal.heartbeat() or promotion.share_of(queue) not in {ALL, *journal.marked()}:
+            if not journal.heartbeat() or promotion.group_of(queue) not in {ALL, *journal.marked()}:
                 return 0  # nobody has written a marker yet
             epoch = journal.epoch()
             # The process that notices the loss writes the marker first. So without one this epoch has not ended.

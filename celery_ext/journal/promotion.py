@@ -191,7 +191,7 @@ class Promotion(StorePart):
         super().__init__(client, registry)
         self._own = JournalKeys(client.keys)
 
-    def share_of(self, queue: str) -> str:
+    def group_of(self, queue: str) -> str:
         """Returns whose marker and guard are those of a queue: its own in a cluster, else those of all, ``ALL``."""
         return self._keys.slot_group(queue)
 
@@ -243,7 +243,7 @@ class Promotion(StorePart):
         token: int,
         epoch: int,
         heartbeat: int,
-        shares: Iterable[str],
+        groups: Iterable[str],
         guard: str = "",
         *,
         anew: bool = False,
@@ -255,32 +255,32 @@ class Promotion(StorePart):
             token: The caller's token, which the journal gives to nobody else.
             epoch: The journal's epoch; with ``anew`` the one that begins.
             heartbeat: The journal's heartbeat.
-            shares: Whose markers, as in ``share_of``. One of a queue may have an earlier epoch, as an epoch ends for
+            groups: Whose markers, as in ``group_of``. One of a queue may have an earlier epoch, as an epoch ends for
                 single queues there.
             guard: Id of the journal's numbers. A guard that has others' is emptied in the same step.
             anew: Whether to write markers that are missing or behind.
 
         Returns:
-            What each marker said, by share.
+            What each marker said, by group.
         """
-        called = list(shares)
+        called = list(groups)
         calls = [
             elect(
-                marker=self._marker(share),
+                marker=self._marker(group),
                 journal_id=journal,
                 token=token,
                 epoch=epoch,
-                least=0 if share else epoch,
+                least=0 if group else epoch,
                 heartbeat=heartbeat,
                 guard=guard,
                 is_anew=anew,
             )
-            for share in called
+            for group in called
         ]
         return dict(zip(called, self._run_each(calls), strict=True))
 
     def journal_heartbeat(
-        self, journal: str, token: int, heartbeat: int, shares: Iterable[str], compared: Mapping[str, str]
+        self, journal: str, token: int, heartbeat: int, groups: Iterable[str], compared: Mapping[str, str]
     ) -> dict[str, Heartbeat]:
         """Sets the heartbeat of markers to the journal's, and tells whether Redis's data are those of this token.
 
@@ -288,15 +288,15 @@ class Promotion(StorePart):
             journal: Id of the journal.
             token: The caller's token.
             heartbeat: The journal's heartbeat.
-            shares: Whose markers.
-            compared: By share, the ``server`` of an earlier heartbeat whose data the caller has compared with the
+            groups: Whose markers.
+            compared: By slot group, the ``server`` of an earlier heartbeat whose data the caller has compared with the
                 journal by now.
 
         Returns:
-            What each marker says, by share.
+            What each marker says, by group.
         """
-        called = list(shares)
-        of = {share: (self._own.journal(share), compared.get(share, "")) for share in called}
+        called = list(groups)
+        of = {group: (self._own.journal(group), compared.get(group, "")) for group in called}
         calls = [
             journal_heartbeat(journal=key, journal_id=journal, token=token, heartbeat=heartbeat, compared=server)
             for key, server in of.values()
@@ -343,20 +343,20 @@ class Promotion(StorePart):
             a promoter has put it into the store.
         """
         words: dict[int, str] = {}
-        for share, seqs in self._by_share(rows).items():
+        for group, seqs in self._by_group(rows).items():
             for page in pages(seqs, ROWS):
-                call = claim_rows(journal_guard=self._own.journal_guard(share), hold=hold, numbers=page)
+                call = claim_rows(journal_guard=self._own.journal_guard(group), hold=hold, numbers=page)
                 words.update(zip(page, self._client.run(call), strict=True))
-            if share and not hold and not self._client.ask("EXISTS", self._own.journal(share)):
+            if group and not hold and not self._client.ask("EXISTS", self._own.journal(group)):
                 # A promoter that begins to lead at this queue reads its rows after that. Nobody would ever drop these
                 # claims.
-                self._drop(share, [seq for seq in seqs if words[seq] == "claimed"])
+                self._drop(group, [seq for seq in seqs if words[seq] == "claimed"])
         return words
 
     def settle_rows(self, rows: Iterable[Numbered]) -> None:
         """Takes rows out of the guard which the journal has marked, or which nobody can promote any more."""
-        for share, seqs in self._by_share(rows).items():
-            self._drop(share, seqs)
+        for group, seqs in self._by_group(rows).items():
+            self._drop(group, seqs)
 
     def pushed(self, queues: Iterable[str] = ()) -> list[int]:
         """Returns the rows that were put into the store and not yet taken out of the guard, such as by a dead promoter.
@@ -366,7 +366,7 @@ class Promotion(StorePart):
         Args:
             queues: Those whose guards are read beside that of all.
         """
-        return [seq for share in self._shares(queues) for seq, kind, _ in self._guarded(share) if kind == "p"]
+        return [seq for group in self._groups(queues) for seq, kind, _ in self._guarded(group) if kind == "p"]
 
     def prune(self, claimed_before_ms: float, pushed_before_ms: float, queues: Iterable[str] = ()) -> int:
         """Takes old entries out of the guard.
@@ -382,25 +382,25 @@ class Promotion(StorePart):
         """
         before = {"c": claimed_before_ms, "h": claimed_before_ms, "p": pushed_before_ms}
         count = 0
-        for share in self._shares(queues):
-            old = [seq for seq, kind, since_ms in self._guarded(share) if since_ms < before[kind]]
-            self._drop(share, old)
+        for group in self._groups(queues):
+            old = [seq for seq, kind, since_ms in self._guarded(group) if since_ms < before[kind]]
+            self._drop(group, old)
             count += len(old)
         return count
 
-    def _drop(self, share: str, seqs: Sequence[int]) -> None:
+    def _drop(self, group: str, seqs: Sequence[int]) -> None:
         for page in pages(seqs, ROWS):
-            self._client.ask("HDEL", self._own.journal_guard(share), *page)
+            self._client.ask("HDEL", self._own.journal_guard(group), *page)
 
-    def _guarded(self, share: str) -> Iterator[tuple[int, str, float]]:
-        for seq, note in self._client.redis.hscan_iter(self._own.journal_guard(share), count=ROWS):
+    def _guarded(self, group: str) -> Iterator[tuple[int, str, float]]:
+        for seq, note in self._client.redis.hscan_iter(self._own.journal_guard(group), count=ROWS):
             kind, since_ms = as_text(note)[0], as_text(note)[1:].partition(":")[0]
             yield int(seq), kind, float(since_ms)
 
-    def _shares(self, queues: Iterable[str]) -> list[str]:
+    def _groups(self, queues: Iterable[str]) -> list[str]:
         return sorted({ALL, *map(self._keys.slot_group, queues)})
 
-    def _by_share(self, rows: Iterable[Numbered]) -> dict[str, list[int]]:
+    def _by_group(self, rows: Iterable[Numbered]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for row in rows:
             found.setdefault(self._keys.slot_group(row.queue), []).append(row.seq)

@@ -274,9 +274,9 @@ def _lost_queues(store: JournaledStore, queues: Collection[str]) -> set[str]:
     promotion, heartbeat = store.promotion, store.journal.heartbeat()  # before the markers
     if fault_of(store, heartbeat) not in LOST:
         return set()
-    shares = set(map(promotion.share_of, queues))
-    gone = {one for one in shares if marker_fault(promotion.marker(one), store.journal.id, heartbeat) in LOST}
-    return {queue for queue in queues if promotion.share_of(queue) in gone}
+    groups = set(map(promotion.group_of, queues))
+    gone = {one for one in groups if marker_fault(promotion.marker(one), store.journal.id, heartbeat) in LOST}
+    return {queue for queue in queues if promotion.group_of(queue) in gone}
 
 
 def _restore_page(

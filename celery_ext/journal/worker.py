@@ -74,7 +74,7 @@ class RowPromoter:
             NotLeading: The database was set back, and no heartbeat has told it yet.
         """
         journal, promotion = self._store.journal, self._store.promotion
-        pushed = promotion.pushed(self._leadership.shares)
+        pushed = promotion.pushed(self._leadership.groups)
         if pushed and max(pushed) > journal.last_number():
             journal.catch_up(journal.heartbeat())
             raise NotLeading("superseded")
@@ -100,7 +100,7 @@ class RowPromoter:
             words = self._promote_all(rows, before_ms)
         if monotonic() >= self._next_prune:
             # A row whose claim is older than this call was not read by it, and no later call reads it.
-            store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS, self._leadership.shares)
+            store.promotion.prune(begun_ms - CLAIMED_MS, begun_ms - VANISHED_MS, self._leadership.groups)
             self._next_prune = monotonic() + PRUNE_S
         return words
 

@@ -13,13 +13,13 @@ def elect(
     token: int,
     epoch: int,
     heartbeat: int,
-    share: str = ALL,
+    group: str = ALL,
     *,
     anew: bool = False,
     journal: str = JOURNAL_ID,
 ) -> Election:
     """Begins to lead behind a marker."""
-    return store.part(Promotion).elect(journal, token, epoch, heartbeat, [share], anew=anew)[share]
+    return store.part(Promotion).elect(journal, token, epoch, heartbeat, [group], anew=anew)[group]
 
 
 def test_a_marker_is_taken_by_each_promoter_after_the_other(store: DelayStore) -> None:
@@ -57,6 +57,6 @@ def test_a_marker_that_does_not_agree_is_left_alone(
 
 def test_the_marker_of_a_queue_may_be_of_an_earlier_epoch(store: DelayStore) -> None:
     """In a cluster an epoch ends for the queues that have lost data, and the others keep their markers."""
-    share = store.part(Promotion).share_of("q")
-    elect(store, 7, 1, 5, share, anew=True)
-    assert elect(store, 8, 2, 5, share) == Election("elected" if share else "behind", 7, 1, 5)
+    group = store.part(Promotion).group_of("q")
+    elect(store, 7, 1, 5, group, anew=True)
+    assert elect(store, 8, 2, 5, group) == Election("elected" if group else "behind", 7, 1, 5)

@@ -17,8 +17,8 @@ def elected(store: DelayStore, epoch: int = 1, heartbeat: int = 5) -> int:
     token = int(store.now_ms()) if marker is None else marker.token + 1
     if marker is not None:
         epoch, heartbeat = marker.epoch, marker.heartbeat
-    shares = {ALL, *map(store.part(Promotion).share_of, "qp")}
-    found = store.part(Promotion).elect(JOURNAL_ID, token, epoch, heartbeat, shares, anew=True)
+    groups = {ALL, *map(store.part(Promotion).group_of, "qp")}
+    found = store.part(Promotion).elect(JOURNAL_ID, token, epoch, heartbeat, groups, anew=True)
     assert {one.word for one in found.values()} == {"elected"}
     return token
 
