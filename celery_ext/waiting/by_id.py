@@ -112,7 +112,7 @@ def cancel(store: "DelayStore", ids: Iterable[str], *, chains_in_use: bool = Fal
         try:
             with naming_ids("cancelled", part), _noting(away):
                 unsearched = store.lookup.cancel_at_once(part, found)
-            away = [error for error in away if _may_have_run(error)]  # otherwise the next search tells
+            away = [error for error in away if error.may_have_run]  # otherwise the next search tells
             # A task without a chain whose message was removed everywhere needs no more. It takes one round trip.
             left = [one for one in part if one in unsearched or one not in found or any(map(is_step, found[one]))]
             if left:
@@ -200,19 +200,12 @@ def _noting(away: list[NotSearched]) -> Iterator[None]:
 
 def _check_found(away: Iterable[NotSearched], found: Collection[str]) -> None:
     """Raises an error of nodes that are away if an id was not found elsewhere: first, if they may have removed it."""
-    for error in sorted(away, key=_may_have_run, reverse=True):
+    for error in sorted(away, key=lambda error: error.may_have_run, reverse=True):
         missing = [task_id for task_id in error.ids if task_id not in found]
-        if missing and _may_have_run(error):
+        if missing and error.may_have_run:
             raise AnswerLost("cancelled", missing) from error
         if missing:
             raise error
-
-
-def _may_have_run(error: NotSearched) -> bool:
-    """Whether a node may have run the command that it did not answer."""
-    from kombu_delayq.cluster.topology import NoNode  # only now: it brings in much that one Redis does not need
-
-    return not all(isinstance(one, NoNode) for one in error.errors)
 
 
 def reschedule(

@@ -8,11 +8,10 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from kombu.log import get_logger
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.errors import InvalidBrokerURL
-from kombu_delayq.redis import SLOTS
+from kombu_delayq.redis import SLOTS, NotReached
 from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)
@@ -51,7 +50,7 @@ class Suspicion(NamedTuple):
     why: str
 
 
-class NoNode(RedisConnectionError):
+class NoNode(NotReached):
     """No node of the cluster can run a command now, such as while a replica takes the place of its primary."""
 
 

@@ -68,6 +68,10 @@ class NotPrimary(ResponseError, OSError):
     """
 
 
+class NotReached(RedisConnectionError):
+    """No server was reached that could run a command, so none has run it."""
+
+
 #: Errors of a node that has not run a command, but may run it soon: it lacks some of the keys while their slot moves,
 #: the cluster lacks nodes, or a primary lacks replicas.
 NOT_RUN = (TryAgainError, ClusterDownError, NotPrimary)

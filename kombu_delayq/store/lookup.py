@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from kombu_delayq.errors import listed
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.message.pages import pages
-from kombu_delayq.redis import Command, is_full
+from kombu_delayq.redis import Command, NotReached, is_full
 from kombu_delayq.redis.operations import Args, Call, Key, Rows, Stored, ZSetKey, operation
 from kombu_delayq.store.client import Into, Lists
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -75,7 +75,9 @@ class NotSearched(RedisConnectionError):
             f"{len(away):,} {queues} not searched: {listed(list(away))}; {len(ids):,} {tasks} may still wait there: "
             f"{listed(ids)}: {next(iter(away.values()))}"
         )
-        self.errors, self.ids, self.found = list(away.values()), ids, found
+        self.ids, self.found = ids, found
+        #: Whether a node may have run the command that it did not answer.
+        self.may_have_run = not all(isinstance(one, NotReached) for one in away.values())
 
 
 class Change(NamedTuple):
