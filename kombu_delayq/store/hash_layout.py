@@ -10,7 +10,7 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.layout import Layout
 
 if TYPE_CHECKING:
-    from kombu_delayq.redis.commands import RedisCommands
+    from kombu_delayq.redis import RedisCommands
 
 _MARK = b"\x7f"
 #: Length of a mark with the order in it; in a body, the digit of the priority follows.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kombu_delayq.store.keys import Keys
 
 if TYPE_CHECKING:
-    from kombu_delayq.redis.commands import RedisCommands
+    from kombu_delayq.redis import RedisCommands
 
 
 class Layout(NamedTuple):

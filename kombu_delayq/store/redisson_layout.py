@@ -14,7 +14,7 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.layout import Layout
 
 if TYPE_CHECKING:
-    from kombu_delayq.redis.commands import RedisCommands
+    from kombu_delayq.redis import RedisCommands
 
 _OURS, _LENGTH, _MARK, _PRIORITY = 7, 8, 9, 5
 _NAMED = b"\0n"
