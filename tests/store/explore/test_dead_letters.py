@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
-from kombu_delayq.message.letter_record import DEAD_LETTER
 
+from kombu_delayq.message.letter_record import DEAD_LETTER
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.types import Requeued
