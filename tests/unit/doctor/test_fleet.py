@@ -36,7 +36,7 @@ def worker(name: str = "w@host", *, ours: bool = True, **fields: Any) -> Worker:
 def look(check: Any, *workers: Worker, redis_ahead_s: float = 0.0) -> list[Finding]:
     """Makes a check of workers beside a Redis that is behind this process by so much."""
     servers = SimpleNamespace(clocks=lambda: {"redis": ClockOffset(redis_ahead_s, 0.001)})
-    store: Any = SimpleNamespace(servers=servers, options=Options(transfer_rate={"mails": 20, "sms": [5, 40]}))
+    store: Any = SimpleNamespace(part=lambda _: servers, options=Options(transfer_rate={"mails": 20, "sms": [5, 40]}))
     return list(check(Subject(None, store, workers=workers)))
 
 

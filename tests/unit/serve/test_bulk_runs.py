@@ -48,7 +48,7 @@ def test_other_processes_see_the_latest_state() -> None:
             go_on.wait(30)
         in_redis.append(msgspec.msgpack.decode(state, type=RunView).state)
 
-    broker: Any = SimpleNamespace(store=SimpleNamespace(shared_runs=SimpleNamespace(write=write)))
+    broker: Any = SimpleNamespace(store=SimpleNamespace(part=lambda _: SimpleNamespace(write=write)))
     threads = [Thread(target=_write, args=(broker, run)) for _ in range(2)]
     threads[0].start()
     assert begun.wait(30)
