@@ -12,7 +12,7 @@ from celery_ext.dead_letters import routes
 from celery_ext.dead_letters.choice import Choice
 from celery_ext.dead_letters.letters import Cursor, DeadLetter, LetterAction
 from kombu_delayq.audit import ids_named
-from kombu_delayq.store.dead_letters import PAGE
+from kombu_delayq.store.dead_letters import LETTERS_PAGE
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -79,7 +79,7 @@ class DeadLetters:
         for name in queues:
             cursor: Cursor | None = None
             while left != 0:
-                count = PAGE if left is None else min(left, PAGE)
+                count = LETTERS_PAGE if left is None else min(left, LETTERS_PAGE)
                 with self._opened() as store:  # open for one page only: the caller may need the pool's connections
                     found, cursor = letters_of.page_from(store, name, cursor, count, choice)
                 yield from found

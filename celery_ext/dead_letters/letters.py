@@ -20,7 +20,7 @@ from kombu_delayq.message.once import new_id
 from kombu_delayq.message.outgoing import stamp
 from kombu_delayq.message.rewrite import with_properties
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import MOST_LOOKED, PAGE, Letter, LetterList, digest_of, next_count
+from kombu_delayq.store.dead_letters import LETTERS_PAGE, MOST_LOOKED, Letter, LetterList, digest_of, next_count
 
 if TYPE_CHECKING:
     _Told = LetterRecord  # a type checker sees the fields of the record
@@ -150,7 +150,7 @@ def browse(store: DelayStore, queue: str) -> Iterator[DeadLetter]:
 
     It is no snapshot, but passes over none when others leave meanwhile.
     """
-    return (letter for _, _, letter in _walk(store, queue, None, PAGE))
+    return (letter for _, _, letter in _walk(store, queue, None, LETTERS_PAGE))
 
 
 def page_from(
@@ -267,10 +267,10 @@ def replay(
         Each letter that has left, and where it went.
     """
     left, ends_at = wanted.total(), inf
-    most = PAGE if rate is None else max(1, min(PAGE, int(rate)))
+    most = LETTERS_PAGE if rate is None else max(1, min(LETTERS_PAGE, int(rate)))
     with store.letters.replaying(queue) as hold:
         for key in store.letters.lists(queue):
-            letters, count = LetterList(partial(store.letters.page, key)), PAGE
+            letters, count = LetterList(partial(store.letters.page, key)), LETTERS_PAGE
             while left and monotonic() < ends_at:
                 hold()
                 if not (page := letters.read(count)):

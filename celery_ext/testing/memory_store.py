@@ -13,7 +13,7 @@ from kombu_delayq.message.once import Became, is_doomed, key_of
 from kombu_delayq.message.outgoing import unsigned
 from kombu_delayq.options import Options
 from kombu_delayq.store.chains import CancelledChains
-from kombu_delayq.store.dead_letters import PAGE, Letter
+from kombu_delayq.store.dead_letters import LETTERS_PAGE, Letter
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import (
     Cursor,
@@ -333,7 +333,7 @@ class MemoryLetters:
         for queue in sorted({*self._queues, *more}):
             yield from ((queue, message) for message in self._ready(queue))
 
-    def page(self, key: str, skip: int = 0, count: int = PAGE) -> list[bytes]:
+    def page(self, key: str, skip: int = 0, count: int = LETTERS_PAGE) -> list[bytes]:
         """Reads messages of a list, the oldest first, after ``skip`` of them."""
         return list(self._ready(key)[skip : skip + count])
 

@@ -26,7 +26,7 @@ PRUNE_PAGE, MOST_PRUNED = 100, 1000
 #: How many of the latest letters of a list are searched for an id, and how many for the letter of a cursor.
 MOST_SEARCHED, MOST_LOOKED = 2_000, 10_000
 #: Most letters that are read in one call, and about the most bytes.
-PAGE, PAGE_BYTES = 100, 1_000_000
+LETTERS_PAGE, PAGE_BYTES = 100, 1_000_000
 
 
 class Letter(NamedTuple):
@@ -81,9 +81,9 @@ class LetterList:
             self._find()
         return self._page(self.at, count)
 
-    def rest(self, most: int = PAGE) -> Iterator[list[bytes]]:
+    def rest(self, most: int = LETTERS_PAGE) -> Iterator[list[bytes]]:
         """Yields the next letters page by page, each before it goes on behind it; at most so many in a page."""
-        count = min(most, PAGE)
+        count = min(most, LETTERS_PAGE)
         while page := self.read(count):
             yield page
             self.pass_by(page)
@@ -102,7 +102,7 @@ class LetterList:
 
         The letter of a cursor is sought among ``MOST_LOOKED``: anybody may send a cursor.
         """
-        at, count = self.at - self._overlap + 1, PAGE
+        at, count = self.at - self._overlap + 1, LETTERS_PAGE
         end = 0 if self._overlap else max(at - MOST_LOOKED, 0)
         while at > end:
             count = min(count, at - end)
@@ -114,7 +114,7 @@ class LetterList:
                         self._passed.popitem()
                     self.at = position + self._overlap
                     return
-            count = next_count(page) if page else PAGE
+            count = next_count(page) if page else LETTERS_PAGE
         self.at = 0
         self._passed.clear()
 
@@ -127,7 +127,7 @@ def digest_of(message: bytes) -> str:
 def next_count(page: Sequence[bytes]) -> int:
     """Returns how many dead letters to read next, by the size of those of the last page."""
     size = sum(map(len, page)) // len(page)
-    return max(1, min(PAGE, PAGE_BYTES // max(size, 1)))
+    return max(1, min(LETTERS_PAGE, PAGE_BYTES // max(size, 1)))
 
 
 @operation(once=True)
@@ -160,7 +160,7 @@ class DeadLetters(StorePart):
                     for page in LetterList(partial(self.page, key), max(length - MOST_SEARCHED, 0)).rest():
                         yield from ((queue, message) for message in page)
 
-    def page(self, key: str, skip: int = 0, count: int = PAGE) -> list[bytes]:
+    def page(self, key: str, skip: int = 0, count: int = LETTERS_PAGE) -> list[bytes]:
         """Reads messages from the end of a list of dead letters, the oldest first, after ``skip`` of them."""
         [found] = self._client.send([("LRANGE", key, -skip - count, -skip - 1)])
         return [as_bytes(message) for message in reversed(found)]
