@@ -69,6 +69,7 @@ check: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.support.house
 
 # Pytest rewrites and compiles each file of tests once, beside mypy, and not in each of its processes at the same time.
 # A file that cannot be read is named by the run itself.

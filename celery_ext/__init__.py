@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from celery_ext.dead_letters import DeadLetter, DeadLetters
-    from celery_ext.delays.chain import DelayChain
-    from celery_ext.delays.levels import DelayLevels
-    from celery_ext.delays.task import delay_chain_exhausted
+    from celery_ext.delays import DelayChain, DelayLevels, delay_chain_exhausted
     from celery_ext.publish import Call, ShardRouter, aclose, asend, asend_many, send_many
+    from celery_ext.waiting import DelayedTask
     from celery_ext.waiting.control import cancel, get, reschedule, run_now
-    from celery_ext.waiting.delayed_task import DelayedTask
     from celery_ext.waiting.select import Selected, browse, count, select
     from celery_ext.worker.bootstrap import install
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from kombu_delayq.store.keys import KeyNames
+from kombu_delayq.store import KeyNames
 
 _ROOMS = Path(__file__).parent
 

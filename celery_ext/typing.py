@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import celery
 
-from kombu_delayq.message.once import IfWaiting
+from kombu_delayq.message import IfWaiting
 
 if TYPE_CHECKING:
     import kombu
     from celery.canvas import Signature
     from celery.result import AsyncResult
 
-    from celery_ext.delays.chain import DelayChain
+    from celery_ext.delays import DelayChain
 
 
 __all__ = ["CallOptions", "SharedOptions", "Task", "TaskOptions"]

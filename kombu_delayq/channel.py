@@ -14,13 +14,23 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from kombu_delayq import hooks
-from kombu_delayq.consume.channel import ConsumingChannel
+from kombu_delayq.consume import ConsumingChannel
 from kombu_delayq.errors import DelayChainCancelled
-from kombu_delayq.message import once
-from kombu_delayq.message.due import Due, due_of
-from kombu_delayq.message.fields import CHAIN, CHAIN_ID, Message, to_json
-from kombu_delayq.message.letter_record import DEAD_LETTER
-from kombu_delayq.message.outgoing import canonical, keep_text, omit_defaults, stamp_published, uuid_of
+from kombu_delayq.message import (
+    CHAIN,
+    CHAIN_ID,
+    DEAD_LETTER,
+    Due,
+    Message,
+    canonical,
+    due_of,
+    keep_text,
+    omit_defaults,
+    once,
+    stamp_published,
+    to_json,
+    uuid_of,
+)
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch
 from kombu_delayq.redis import (
@@ -36,9 +46,7 @@ from kombu_delayq.redis import (
     raise_as_lost,
     wait_at_most,
 )
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Offer, PageId
+from kombu_delayq.store import DelayStore, Keys, Offer, PageId
 from kombu_delayq.text import as_text, readable
 
 logger = get_logger(__name__)

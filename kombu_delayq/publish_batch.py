@@ -7,9 +7,9 @@ from typing import Any
 
 from kombu.transport import redis as stock
 
-from kombu_delayq.message.pages import pages
+from kombu_delayq.message import pages
 from kombu_delayq.redis import SendAhead, close_pool
-from kombu_delayq.store.types import Offer, PageId
+from kombu_delayq.store import Offer, PageId
 
 #: Largest number of messages, and about the largest number of bytes, that one call of the offer script stores. More
 #: would keep Redis busy.

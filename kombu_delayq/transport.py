@@ -15,15 +15,11 @@ from kombu.utils.imports import symbol_by_name
 
 from kombu_delayq import hooks, options, urls
 from kombu_delayq.channel import DelayedChannel, connect_store
-from kombu_delayq.consume.consumer import Consumer
-from kombu_delayq.consume.fetcher import Fetcher
-from kombu_delayq.consume.heartbeat import Heartbeat
-from kombu_delayq.consume.poller import DelayedPoller
-from kombu_delayq.consume.presence import ANSWER_S
+from kombu_delayq.consume import ANSWER_S, Consumer, DelayedPoller, Fetcher, Heartbeat
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.redis import FollowingPool, have_slots, primaries, wait_at_most
-from kombu_delayq.store.keys import Keys
-from kombu_delayq.transfer.worker import TransferWorker
+from kombu_delayq.store import Keys
+from kombu_delayq.transfer import TransferWorker
 
 logger = get_logger(__name__)
 

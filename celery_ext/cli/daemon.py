@@ -18,10 +18,10 @@ from redis.exceptions import RedisError
 from celery_ext.cli.broker import CliBroker, prefixes_in_words
 from celery_ext.cli.output import escaped
 from celery_ext.connection import is_permanent, open_store
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import in_words
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.store import DelayStore
-from kombu_delayq.transfer.worker import TransferWorker
+from kombu_delayq.transfer import TransferWorker
 
 logger = logging.getLogger("kombu_delayq.transfer")
 

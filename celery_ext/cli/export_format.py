@@ -12,10 +12,8 @@ from typing import Any
 
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.due import iso_of, ms_of
-from kombu_delayq.message.fields import fault_of
-from kombu_delayq.store.hash_layout import shared_id
-from kombu_delayq.store.types import Offer, Waiting
+from kombu_delayq.message import fault_of, iso_of, ms_of
+from kombu_delayq.store import Offer, Waiting, shared_id
 from kombu_delayq.text import as_text
 
 FORMAT, VERSION = "delayq-export", 1

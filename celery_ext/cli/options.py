@@ -21,7 +21,7 @@ from celery_ext.connection import open_store
 from celery_ext.delays import durations
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.due import ms_of
+from kombu_delayq.message import ms_of
 from kombu_delayq.store import DelayStore
 
 

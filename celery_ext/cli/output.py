@@ -14,11 +14,10 @@ from typing import Any
 
 import click
 
-from celery_ext.delays.chain import DelayChain
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import DelayChain, in_words
 from celery_ext.waiting import DelayedTask
 from kombu_delayq import audit
-from kombu_delayq.message.due import iso_of
+from kombu_delayq.message import iso_of
 
 #: Returns a text in red: something is wrong or late; in yellow: it deserves a look; in green: all is well.
 bad, warning, good = (partial(click.style, fg=colour) for colour in ("red", "yellow", "green"))

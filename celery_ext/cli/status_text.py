@@ -7,7 +7,7 @@ from typing import Any
 
 from celery_ext.cli.broker import prefixes_in_words
 from celery_ext.cli.output import bad, escaped, fit_table, good, local_time, number_of, size, warning
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import in_words
 from celery_ext.doctor import judge
 
 #: How many queues without a consumer are named.

@@ -3,6 +3,16 @@
 from celery_ext.dead_letters import letters, routes
 from celery_ext.dead_letters.choice import Choice
 from celery_ext.dead_letters.control import DeadLetters
-from celery_ext.dead_letters.letters import DeadLetter
+from celery_ext.dead_letters.letters import LEAST_RATE, Cursor, DeadLetter, LetterAction, rate_of
 
-__all__ = ["Choice", "DeadLetter", "DeadLetters", "letters", "routes"]
+__all__ = [
+    "LEAST_RATE",
+    "Choice",
+    "Cursor",
+    "DeadLetter",
+    "DeadLetters",
+    "LetterAction",
+    "letters",
+    "rate_of",
+    "routes",
+]

@@ -12,7 +12,7 @@ from celery_ext.dead_letters import routes
 from celery_ext.dead_letters.choice import Choice
 from celery_ext.dead_letters.letters import Cursor, DeadLetter, LetterAction
 from kombu_delayq.audit import ids_named
-from kombu_delayq.store.dead_letters import LETTERS_PAGE
+from kombu_delayq.store import LETTERS_PAGE
 
 if TYPE_CHECKING:
     from celery import Celery

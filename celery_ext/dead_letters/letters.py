@@ -14,13 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from celery_ext.waiting import DelayedTask, buried_task
 from kombu_delayq.audit import audited
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.fields import priority_of
-from kombu_delayq.message.letter_record import DEAD_LETTER, FIELDS, LetterRecord
-from kombu_delayq.message.once import new_id
-from kombu_delayq.message.outgoing import stamp
-from kombu_delayq.message.rewrite import with_properties
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import LETTERS_PAGE, MOST_LOOKED, Letter, LetterList, digest_of, next_count
+from kombu_delayq.message import DEAD_LETTER, FIELDS, LetterRecord, new_id, priority_of, stamp, with_properties
+from kombu_delayq.store import LETTERS_PAGE, MOST_LOOKED, DelayStore, Letter, LetterList, digest_of, next_count
 
 if TYPE_CHECKING:
     _Told = LetterRecord  # a type checker sees the fields of the record

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery_ext.dead_letters.letters import DeadLetter, LetterAction, to_queue
 from kombu_delayq.options import Options
-from kombu_delayq.store.dead_letters import Letter
+from kombu_delayq.store import Letter
 
 if TYPE_CHECKING:
     from celery import Celery

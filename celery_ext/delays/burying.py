@@ -10,8 +10,7 @@ from kombu.log import get_logger
 
 from celery_ext.delays.chain import DelayChain
 from kombu_delayq.errors import InvalidDeadLetter, did_you_mean, quoted
-from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.message.letter_record import DEAD_LETTER, Reason, record, text_of
+from kombu_delayq.message import CHAIN_ID, DEAD_LETTER, Reason, record, text_of
 
 logger = get_logger(__name__)
 

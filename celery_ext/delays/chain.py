@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from celery_ext.delays import durations
 from kombu_delayq.errors import InvalidDelayChain, quoted
-from kombu_delayq.message.fields import CHAIN_ID
+from kombu_delayq.message import CHAIN_ID
 
 #: Most steps of a chain. There is a limit because every message carries the chain's text.
 MAX_STEPS = 1000

@@ -7,8 +7,7 @@ from typing import Any
 from celery.utils import uuid
 from kombu.serialization import dumps
 
-from kombu_delayq.message.letter_record import DEAD_LETTER
-from kombu_delayq.message.once import argument
+from kombu_delayq.message import DEAD_LETTER, argument
 
 #: The app's setting. Without it, calls are sent at once, as Celery does.
 SETTING = "delayq_send_on_commit"

@@ -29,9 +29,7 @@ from celery_ext.delays.chain import DelayChain, id_of_chain
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import is_replacing
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
-from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.message.letter_record import LAST_ERROR, Reason, text_of
-from kombu_delayq.message.once import apply_here, check_waiting
+from kombu_delayq.message import CHAIN_ID, LAST_ERROR, Reason, apply_here, check_waiting, text_of
 
 logger = get_logger(__name__)
 

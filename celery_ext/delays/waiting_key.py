@@ -9,8 +9,7 @@ from kombu.utils.json import dumps
 
 from celery_ext.celery_tasks import tasks_of
 from kombu_delayq.errors import InvalidIfWaiting, quoted
-from kombu_delayq.message.letter_record import DEAD_LETTER
-from kombu_delayq.message.once import WITH_KEY, check_mode, new_id
+from kombu_delayq.message import DEAD_LETTER, WITH_KEY, check_mode, new_id
 
 #: Where ``send_task`` takes these, if a caller gives them without their names.
 _PLACES = {"args": 1, "kwargs": 2, "task_id": 5}

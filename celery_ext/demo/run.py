@@ -15,7 +15,7 @@ import click
 
 from celery_ext import DelayChain, cancel
 from celery_ext.connection import open_store
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import in_words
 from celery_ext.demo.arrivals import Arrival, Arrivals, Verdict
 from celery_ext.demo.private_redis import PrivateRedis
 

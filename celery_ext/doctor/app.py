@@ -11,9 +11,7 @@ from kombu.connection import Connection
 from kombu.utils.url import maybe_sanitize_url
 
 from celery_ext.connection import TRANSPORT, bypasses, stock_transport
-from celery_ext.delays import burying, on_commit
-from celery_ext.delays.durations import in_words
-from celery_ext.delays.install import idle_chains, own_tasks, unread
+from celery_ext.delays import burying, idle_chains, in_words, on_commit, own_tasks, unread
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject

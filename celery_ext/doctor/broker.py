@@ -7,14 +7,14 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.connection import wrong_keys
 from celery_ext.dead_letters import routes
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import in_words
 from celery_ext.doctor import judge
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.servers import Servers
 from celery_ext.doctor.subject import Subject
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store.counts import QueueStats
+from kombu_delayq.store import QueueStats
 
 #: From how many s on a clock is wrong, and so wrong that nothing comes when it should.
 CLOCK_OFF_S, CLOCK_WRONG_S = 1.0, 60.0

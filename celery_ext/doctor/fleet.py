@@ -10,7 +10,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from celery_ext.connection import TRANSPORT
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import in_words
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import Worker

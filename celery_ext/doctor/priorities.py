@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from celery_ext.delays.install import own_tasks
+from celery_ext.delays import own_tasks
 from celery_ext.doctor.finding import Finding, Findings, Level, named
 from celery_ext.doctor.subject import Subject
-from kombu_delayq.store.keys import Keys
+from kombu_delayq.store import Keys
 from kombu_delayq.transport import Channel
 
 _PAGE = "how-to/queues.md#priorities"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import ResponseError
 
 from kombu_delayq.redis import time_ms
-from kombu_delayq.store.part import StorePart
+from kombu_delayq.store import StorePart
 from kombu_delayq.text import as_text
 
 #: How often a clock is read; the quickest answer counts.

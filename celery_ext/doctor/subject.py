@@ -7,13 +7,12 @@ from typing import Any
 
 from celery import Celery
 
-from celery_ext.delays.install import is_installed
+from celery_ext.delays import is_installed
 from celery_ext.doctor.servers import ClockOffset, Servers
 from celery_ext.doctor.workers import Worker
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.options import CHECKED, Options, parse
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.counts import QueueStats
+from kombu_delayq.store import DelayStore, QueueStats
 
 
 @dataclass

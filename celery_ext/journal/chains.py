@@ -8,10 +8,8 @@ from celery_ext.journal.journal import Journal
 from celery_ext.journal.placement import Placed, Placement
 from celery_ext.journal.promotion import Promotion, Row
 from celery_ext.journal.schema import WAITING
-from kombu_delayq.message.fields import headers_of, read
-from kombu_delayq.store.chains import DelayChains
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.types import Offer
+from kombu_delayq.message import headers_of, read
+from kombu_delayq.store import DelayChains, Offer, StoreClient
 from kombu_delayq.text import as_bytes, as_text
 
 

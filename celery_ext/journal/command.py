@@ -16,7 +16,7 @@ from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, w
 from celery_ext.cli.progress import with_progress
 from celery_ext.journal.status import losses, state_seen
 from kombu_delayq.audit import audited
-from kombu_delayq.message.due import iso_of
+from kombu_delayq.message import iso_of
 
 if TYPE_CHECKING:
     from celery_ext.journal.recovery import Checked

@@ -13,13 +13,9 @@ from celery_ext.journal.errors import JournalRefused, JournalUnavailable
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.placement import Placed, Placement
-from kombu_delayq.message.fields import DELIVERY_COUNT, headers_of, info_of, properties_of, read
-from kombu_delayq.message.once import Became, is_doomed, key_of
+from kombu_delayq.message import DELIVERY_COUNT, Became, headers_of, info_of, is_doomed, key_of, properties_of, read
 from kombu_delayq.redis import SendAhead
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.delivery import Delivery
-from kombu_delayq.store.fetching import HeldKeys, ack
-from kombu_delayq.store.types import Offer, Offered, PageId
+from kombu_delayq.store import Delivery, HeldKeys, Offer, Offered, PageId, StoreClient, ack
 from kombu_delayq.text import as_bytes, as_text
 
 logger = get_logger(__name__)

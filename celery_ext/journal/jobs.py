@@ -11,8 +11,7 @@ from celery_ext.spark.keys import JobKeys
 from celery_ext.spark.store import BulkJobs
 from kombu_delayq.errors import InvalidIfWaiting
 from kombu_delayq.redis import Command
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.types import Offer
+from kombu_delayq.store import Offer, StoreClient
 from kombu_delayq.text import as_bytes, as_text
 
 

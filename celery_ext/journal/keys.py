@@ -1,6 +1,6 @@
 """Names of the keys that Redis has of its journal."""
 
-from kombu_delayq.store.keys import KeyNames
+from kombu_delayq.store import KeyNames
 
 
 class JournalKeys(KeyNames):

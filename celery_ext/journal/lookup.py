@@ -13,14 +13,9 @@ from celery_ext.journal.rows import Addition
 from celery_ext.journal.schema import MISSING, WAITING
 from celery_ext.journal.views import add_to_count, as_read, names_of
 from kombu_delayq.errors import UnreadableMessage
-from kombu_delayq.message.once import key_of
-from kombu_delayq.message.rewrite import with_eta
+from kombu_delayq.message import key_of, with_eta
 from kombu_delayq.redis import time_ms
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.hash_layout import shared_id
-from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.lookup import Change, Lookup, is_step
-from kombu_delayq.store.types import BESIDE, Waiting
+from kombu_delayq.store import BESIDE, LAYOUT_OF, Change, Lookup, StoreClient, Waiting, is_step, shared_id
 from kombu_delayq.text import as_bytes
 
 

@@ -34,7 +34,7 @@ from celery_ext.journal.rows import (
     values_of,
 )
 from celery_ext.journal.schema import WAITING, among, keyed_by, storable
-from kombu_delayq.message.once import key_of
+from kombu_delayq.message import key_of
 
 _messages = schema.messages
 _facts = schema.facts

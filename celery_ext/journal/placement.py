@@ -14,9 +14,7 @@ from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.state import refuse_elsewhere
 from kombu_delayq.redis import time_ms
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.types import Offer, PageId
+from kombu_delayq.store import LAYOUT_OF, Offer, PageId, StoreClient
 from kombu_delayq.text import as_bytes, as_text
 
 #: How long, and for how many messages and pages, an attempt that failed is remembered, so that the next attempt sends

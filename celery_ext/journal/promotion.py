@@ -8,13 +8,9 @@ from redis.exceptions import ResponseError
 from redis.lock import Lock
 
 from celery_ext.journal.keys import JournalKeys
-from kombu_delayq.message.pages import pages
-from kombu_delayq.redis import checked
-from kombu_delayq.redis.operations import Args, Call, HashKey, Rows, operation
-from kombu_delayq.store.client import Into, StoreClient
-from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.types import BESIDE, Waiting, without_bodies
+from kombu_delayq.message import pages
+from kombu_delayq.redis import Args, Call, HashKey, Rows, checked, operation
+from kombu_delayq.store import BESIDE, Into, QueueRegistry, StoreClient, StorePart, Waiting, without_bodies
 from kombu_delayq.text import as_text
 
 R = TypeVar("R")

@@ -16,9 +16,7 @@ from celery_ext.journal.schema import WAITING
 from celery_ext.journal.state import fault_of, marker_fault
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
-from kombu_delayq.message.fields import to_json
-from kombu_delayq.message.letter_record import DEAD_LETTER, too_late
-from kombu_delayq.message.pages import pages
+from kombu_delayq.message import DEAD_LETTER, pages, to_json, too_late
 
 #: Most ids that are looked up in one call.
 IDS = 200

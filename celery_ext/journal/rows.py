@@ -24,9 +24,8 @@ from celery_ext.journal import schema
 from celery_ext.journal.counts import HourKey, note
 from celery_ext.journal.promotion import Row
 from celery_ext.journal.schema import WAITING, next_numbers, upsert
-from kombu_delayq.message.outgoing import unsigned
-from kombu_delayq.message.pages import pages
-from kombu_delayq.store.types import hidden
+from kombu_delayq.message import pages, unsigned
+from kombu_delayq.store import hidden
 from kombu_delayq.text import as_bytes
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from redis.exceptions import RedisError
 
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import in_words
 from celery_ext.journal.deadlines import CALL_S, deadline
 from celery_ext.journal.errors import JournalRefused, JournalUnavailable
 from celery_ext.journal.facts import Leader

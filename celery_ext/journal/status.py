@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from celery_ext.cli.output import bad, escaped, good, local_time, number_of, size, warning, when
-from celery_ext.delays.durations import in_words
-from kombu_delayq.message.due import iso_of
+from celery_ext.delays import in_words
+from kombu_delayq.message import iso_of
 from kombu_delayq.store import DelayStore
 
 if TYPE_CHECKING:

@@ -16,9 +16,7 @@ from celery_ext.journal.state import state_of
 from celery_ext.journal.views import JournaledFigures, JournaledQueues, JournaledScan
 from celery_ext.spark.store import BulkJobs
 from kombu_delayq.background import BackgroundWorker
-from kombu_delayq.store import DelayStore, Store
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.part import StorePart
+from kombu_delayq.store import DelayStore, Store, StoreClient, StorePart
 
 P = TypeVar("P", bound=StorePart)
 

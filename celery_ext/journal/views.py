@@ -13,15 +13,24 @@ from celery_ext.journal.both import PartOfBoth
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.promotion import Promotion, Row, RowNumber
 from celery_ext.journal.state import refuse_elsewhere
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.counts import QueueStats
-from kombu_delayq.store.figures import Figures
-from kombu_delayq.store.hash_layout import id_of, shared_id
-from kombu_delayq.store.lookup import Lookup
-from kombu_delayq.store.queues import Queues
-from kombu_delayq.store.redisson_layout import whole_ms
-from kombu_delayq.store.scan import Scan
-from kombu_delayq.store.types import BESIDE, Cursor, DelayedQueue, Page, Part, Scanned, Waiting
+from kombu_delayq.store import (
+    BESIDE,
+    Cursor,
+    DelayedQueue,
+    Figures,
+    Lookup,
+    Page,
+    Part,
+    Queues,
+    QueueStats,
+    Scan,
+    Scanned,
+    StoreClient,
+    Waiting,
+    id_of,
+    shared_id,
+    whole_ms,
+)
 from kombu_delayq.text import as_bytes
 
 

@@ -6,11 +6,32 @@ from weakref import WeakKeyDictionary, WeakSet
 from celery import Celery
 from celery.signals import task_received
 
+from celery_ext.periodic.control import Listed, list_entries
+from celery_ext.periodic.entries import Entry
+from celery_ext.periodic.messages import options_of, send_run
+from celery_ext.periodic.source import Settings
+from celery_ext.periodic.store import PeriodicStore
+from celery_ext.periodic.times import next_ms
+
 if TYPE_CHECKING:
     from celery_ext.periodic.armer import Armer
     from celery_ext.periodic.scheduler import Scheduler
 
-__all__ = ["Scheduler", "declare_periodic", "is_periodic", "start_armer", "stop_armer"]
+__all__ = [
+    "Entry",
+    "Listed",
+    "PeriodicStore",
+    "Scheduler",
+    "Settings",
+    "declare_periodic",
+    "is_periodic",
+    "list_entries",
+    "next_ms",
+    "options_of",
+    "send_run",
+    "start_armer",
+    "stop_armer",
+]
 
 #: Apps whose workers arm their entries.
 _declared: WeakSet[Celery] = WeakSet()

@@ -28,10 +28,9 @@ from celery_ext.periodic.store import (
 )
 from celery_ext.periodic.times import MOST_MISSED, missed_runs, run_before, runs_after
 from celery_ext.periodic.words import in_words
-from kombu_delayq.message.pages import pages
+from kombu_delayq.message import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import PageId
+from kombu_delayq.store import DelayStore, PageId
 
 logger = get_logger(__name__)
 

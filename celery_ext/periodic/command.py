@@ -10,10 +10,10 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.group import Reader
 from celery_ext.cli.options import json_option
 from celery_ext.cli.output import bad, escaped, fit_table, json_line, number_of, print_stderr, warning
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import in_words
 from celery_ext.periodic import control
 from celery_ext.periodic.store import PeriodicStore
-from kombu_delayq.message.due import iso_of
+from kombu_delayq.message import iso_of
 
 SECTION = "Change"
 EXAMPLES = {

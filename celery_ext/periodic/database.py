@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 
 from celery_ext.periodic.entries import Entries, Entry, checked
 from celery_ext.periodic.times import whole_ms
-from kombu_delayq.message.due import in_utc, moment_of
+from kombu_delayq.message import in_utc, moment_of
 
 
 class Database:

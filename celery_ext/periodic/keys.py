@@ -1,6 +1,6 @@
 """Names of the keys of periodic entries."""
 
-from kombu_delayq.store.keys import KeyNames
+from kombu_delayq.store import KeyNames
 
 
 class PeriodicKeys(KeyNames):

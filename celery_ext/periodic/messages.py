@@ -11,10 +11,8 @@ from celery.beat import _evaluate_entry_args, _evaluate_entry_kwargs
 from celery_ext.periodic.entries import Entry
 from celery_ext.publish import EXPIRES, RESULT_OF_UNKNOWN, Call, ManyMessages, NoTemplate, Recipe, Target, has_receivers
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.message.due import due_of, moment_of
-from kombu_delayq.message.fields import CHAIN, Message, task_id_of
-from kombu_delayq.message.outgoing import uuid_of, version_4
-from kombu_delayq.store.types import Offer
+from kombu_delayq.message import CHAIN, Message, due_of, moment_of, task_id_of, uuid_of, version_4
+from kombu_delayq.store import Offer
 
 #: Header of each run: the name of its entry. Messages of a stock beat do not have it.
 ENTRY = "periodic_entry"

@@ -6,14 +6,9 @@ from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from celery_ext.periodic.keys import PeriodicKeys
-from kombu_delayq.message.fields import to_json
-from kombu_delayq.redis import checked
-from kombu_delayq.redis.operations import Args, HashKey, Key, Rows, Stored, operation
-from kombu_delayq.store.client import Into, StoreClient
-from kombu_delayq.store.leases import lead, release
-from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.types import Offer
+from kombu_delayq.message import to_json
+from kombu_delayq.redis import Args, HashKey, Key, Rows, Stored, checked, operation
+from kombu_delayq.store import Into, Offer, QueueRegistry, StoreClient, StorePart, lead, release
 from kombu_delayq.text import as_bytes, as_text
 
 #: For how long a process that arms keeps its lease without renewing it, in ms. Meanwhile nobody is missed: the runs of

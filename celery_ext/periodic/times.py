@@ -9,7 +9,7 @@ from typing import Any
 from celery.schedules import crontab, schedule, solar
 from celery.utils.time import timezone
 
-from kombu_delayq.message.due import EPOCH, moment_of
+from kombu_delayq.message import EPOCH, moment_of
 
 #: Most runs of an entry that are made up for, with ``missed="all"``.
 MOST_MISSED = 1000

@@ -10,14 +10,14 @@ from kombu.common import maybe_declare
 from kombu.exceptions import LimitExceeded
 from kombu.log import get_logger
 
-from celery_ext.delays.task import LEFT_TO_CELERY
+from celery_ext.delays import LEFT_TO_CELERY
 from celery_ext.publish.recipe import IN_OPTIONS, Recipe, applies_as_celery, has_receivers, recipe_of
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import NoTemplate
 from celery_ext.publish.watch import Watch
 from celery_ext.publish.write import Own, Writer, Written, new_task_id
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.store.types import Offer
+from kombu_delayq.store import Offer
 
 logger = get_logger(__name__)
 

@@ -18,19 +18,14 @@ from kombu.log import get_logger
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from celery_ext.delays.chain import DelayChain
-from celery_ext.delays.levels import delay_of_level
+from celery_ext.delays import DelayChain, delay_of_level
 from celery_ext.publish.recipe import Call, Recipe, Target
 from celery_ext.publish.template import NoTemplate
 from celery_ext.publish.write import NOTHING, Etas, Own, Writer, body_json, is_in_utc, saferepr
 from celery_ext.typing import SharedOptions
-from kombu_delayq.message.due import DELAY_SECONDS, us_of
-from kombu_delayq.message.fields import CHAIN_ID, text_to_json
-from kombu_delayq.message.once import Became, Once, became
-from kombu_delayq.message.outgoing import stamp_text
-from kombu_delayq.message.pages import pages
+from kombu_delayq.message import CHAIN_ID, DELAY_SECONDS, Became, Once, became, pages, stamp_text, text_to_json, us_of
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS, PutAhead
-from kombu_delayq.store.types import Offer, PageId
+from kombu_delayq.store import Offer, PageId
 
 if TYPE_CHECKING:
     from celery import Celery

@@ -13,8 +13,7 @@ from kombu.entity import Queue
 from kombu.log import get_logger
 from kombu.utils.json import dumps
 
-from celery_ext.delays.install import is_installed, sends_as_celery
-from celery_ext.delays.task import DelayChainTask
+from celery_ext.delays import DelayChainTask, is_installed, sends_as_celery
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import (
     EXPIRES,
@@ -26,9 +25,7 @@ from celery_ext.publish.template import (
     placeholder,
 )
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.message.fields import CHAIN, CHAIN_ID, to_json
-from kombu_delayq.message.letter_record import DEAD_LETTER, LAST_ERROR
-from kombu_delayq.message.once import ADD, IF_WAITING, id_of_call, mode_of
+from kombu_delayq.message import ADD, CHAIN, CHAIN_ID, DEAD_LETTER, IF_WAITING, LAST_ERROR, id_of_call, mode_of, to_json
 from kombu_delayq.options import Options
 
 if TYPE_CHECKING:

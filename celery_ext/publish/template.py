@@ -16,10 +16,7 @@ from celery import VERSION
 from kombu.connection import Connection
 from kombu.transport.virtual import BrokerState
 
-from kombu_delayq.message.bodies import JSON
-from kombu_delayq.message.due import DELAY_SECONDS
-from kombu_delayq.message.fields import TIMESTAMP, Message, to_json
-from kombu_delayq.message.outgoing import TEXT, without_defaults
+from kombu_delayq.message import DELAY_SECONDS, JSON, TEXT, TIMESTAMP, Message, to_json, without_defaults
 from kombu_delayq.options import Options
 
 T = TypeVar("T")

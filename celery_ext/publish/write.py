@@ -17,10 +17,20 @@ from celery.utils.saferepr import saferepr as saferepr_of_celery
 
 from celery_ext.publish.recipe import Recipe
 from celery_ext.publish.template import Template
-from kombu_delayq.message.due import EPOCH, eta_of, in_utc, ms_of
-from kombu_delayq.message.fields import text_to_json, to_json
-from kombu_delayq.message.outgoing import stamp_text, uuid_of, version_4, with_tag, without_nulls
-from kombu_delayq.store.types import Offer
+from kombu_delayq.message import (
+    EPOCH,
+    eta_of,
+    in_utc,
+    ms_of,
+    stamp_text,
+    text_to_json,
+    to_json,
+    uuid_of,
+    version_4,
+    with_tag,
+    without_nulls,
+)
+from kombu_delayq.store import Offer
 
 #: Values of these types are shown as ``str`` shows them.
 _AS_STR = frozenset((int, float, bool, type(None)))

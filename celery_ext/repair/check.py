@@ -7,11 +7,8 @@ from redis.exceptions import ResponseError
 
 from celery_ext.repair.store import RepairStore
 from celery_ext.repair.strays import Strays, put_back
-from kombu_delayq.message.due import eta_of
-from kombu_delayq.message.fields import fault_of, read
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.hash_layout import body_of
-from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.message import eta_of, fault_of, read
+from kombu_delayq.store import LAYOUT_OF, DelayStore, body_of
 from kombu_delayq.text import as_text
 
 #: How many ids of each kind of damage are kept as examples.

@@ -4,11 +4,9 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple, cast
 
-from kombu_delayq.message.pages import pages
-from kombu_delayq.redis.operations import Args, Key, Rows, Stored, operation
-from kombu_delayq.store.client import Into
-from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.types import InFlight
+from kombu_delayq.message import pages
+from kombu_delayq.redis import Args, Key, Rows, Stored, operation
+from kombu_delayq.store import InFlight, Into, StorePart
 from kombu_delayq.text import as_bytes, as_text
 
 #: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from redis.exceptions import ResponseError
 
 from celery_ext.repair.store import RepairStore
-from kombu_delayq.message.pages import pages
-from kombu_delayq.message.unacked import read_note
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import PAGE, InFlight, Request, Requeued
+from kombu_delayq.message import pages, read_note
+from kombu_delayq.store import PAGE, DelayStore, InFlight, Request, Requeued
 from kombu_delayq.text import as_bytes
 
 

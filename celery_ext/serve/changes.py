@@ -7,17 +7,15 @@ from math import inf
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from celery_ext import waiting
-from celery_ext.dead_letters import Choice, DeadLetter, routes
+from celery_ext.dead_letters import Choice, Cursor, DeadLetter, LetterAction, routes
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.dead_letters.letters import Cursor, LetterAction
 from celery_ext.periodic import control
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import Serve
 from celery_ext.waiting import BulkAction, DelayedTask, Outcome, by_id, revoke
 from kombu_delayq.audit import audited, ids_named
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Waiting
+from kombu_delayq.store import DelayStore, Waiting
 
 #: What a caller must be allowed to do, by what is done to each of many tasks.
 BULK_ACTIONS = {"run_now": Action.RUN, "reschedule": Action.RESCHEDULE, "cancel": Action.CANCEL}

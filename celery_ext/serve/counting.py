@@ -11,8 +11,7 @@ from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import all_queues
 from kombu_delayq.cluster import Cluster, Nodes
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.counts import QueueCounts, QueueStats, counts_of
+from kombu_delayq.store import DelayStore, QueueCounts, QueueStats, counts_of
 
 T = TypeVar("T")
 

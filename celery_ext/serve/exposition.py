@@ -16,7 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.utils import floatToGoString
 
-from kombu_delayq.store.counts import Histogram
+from kombu_delayq.store import Histogram
 from kombu_delayq.text import readable
 
 #: Values of a family, numbers or histograms, by their label, a text, or by several, a tuple of texts.

@@ -13,15 +13,24 @@ from typing import NamedTuple
 from celery import Celery
 from redis.exceptions import RedisError, ResponseError
 
-from kombu_delayq.message.due import Due, eta_of
-from kombu_delayq.message.fields import Message, fault_of, headers_of, priority_of, read, task_id_of, to_json
-from kombu_delayq.message.outgoing import canonical, stamp
-from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.message.unacked import Note, read_note, redelivered
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consumers import http_consumer
-from kombu_delayq.store.counts import QueueWaits
-from kombu_delayq.store.types import Fetched, LeaseEnded, Offer, Request, Requeued
+from kombu_delayq.message import (
+    Due,
+    Message,
+    Note,
+    canonical,
+    eta_of,
+    fault_of,
+    headers_of,
+    priority_of,
+    read,
+    read_note,
+    redelivered,
+    stamp,
+    task_id_of,
+    to_json,
+    with_eta,
+)
+from kombu_delayq.store import DelayStore, Fetched, LeaseEnded, Offer, QueueWaits, Request, Requeued, http_consumer
 from kombu_delayq.text import as_bytes, as_text, readable
 
 logger = logging.getLogger(__name__)

@@ -9,15 +9,13 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery_ext.features import modules_of
-from celery_ext.periodic.control import Listed, list_entries
-from celery_ext.periodic.store import PeriodicStore
+from celery_ext.periodic import Listed, PeriodicStore, list_entries
 from celery_ext.serve.counting import overview_of
 from celery_ext.serve.exposition import Family, counter, gauge, histogram
 from celery_ext.waiting import all_queues
 from kombu_delayq import __version__
 from kombu_delayq.cluster import Cluster, Nodes
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.counts import QueueCounts, QueueStats
+from kombu_delayq.store import DelayStore, QueueCounts, QueueStats
 from kombu_delayq.text import readable
 
 if TYPE_CHECKING:

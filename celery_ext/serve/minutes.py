@@ -5,8 +5,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kombu_delayq.message.pages import pages
-from kombu_delayq.store.part import StorePart
+from kombu_delayq.message import pages
+from kombu_delayq.store import StorePart
 
 #: Most strings in one round trip.
 _STRINGS = 2000

@@ -5,11 +5,8 @@ from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from celery_ext.serve.keys import ServeKeys
-from kombu_delayq.redis import checked
-from kombu_delayq.redis.operations import HashKey, operation
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.registry import QueueRegistry
+from kombu_delayq.redis import HashKey, checked, operation
+from kombu_delayq.store import QueueRegistry, StoreClient, StorePart
 from kombu_delayq.text import as_bytes, as_text
 
 #: How long an answer is kept, and how long a caller may work on a request before another may. Both in s.

@@ -8,7 +8,7 @@ from celery import Celery
 from celery.app.utils import find_app
 from kombu.common import Broadcast
 
-from celery_ext.delays.levels import DelayLevels
+from celery_ext.delays import DelayLevels
 from celery_ext.spark.errors import InvalidSparkOption
 from kombu_delayq.errors import InvalidDelayLevel, quoted
 

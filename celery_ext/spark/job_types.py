@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple, cast
 
-from kombu_delayq.message.due import moment_of
+from kombu_delayq.message import moment_of
 
 #: States of a job that has ended well. An earlier version still sends what is staged where it is ``publishing``.
 COMMITTED = ("committed", "publishing")

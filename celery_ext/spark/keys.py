@@ -1,6 +1,6 @@
 """Names of the keys of bulk jobs."""
 
-from kombu_delayq.store.keys import KeyNames
+from kombu_delayq.store import KeyNames
 
 
 class JobKeys(KeyNames):

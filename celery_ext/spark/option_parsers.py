@@ -6,9 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from celery_ext.delays import durations
-from celery_ext.delays.chain import DelayChain
-from celery_ext.delays.levels import DelayLevels
+from celery_ext.delays import DelayChain, DelayLevels, durations
 
 #: Headers that Celery itself writes.
 _OF_CELERY = frozenset(

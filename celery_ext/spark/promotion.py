@@ -28,7 +28,7 @@ from celery_ext.spark.store import BulkJobs
 from celery_ext.spark.tables import HOUR, Table, check_eta, open_table
 from celery_ext.spark.write.job import CommitMessage, JobWriter
 from celery_ext.spark.write.writers import BatchWriter, prepare, reports_of
-from kombu_delayq.message.due import us_of
+from kombu_delayq.message import us_of
 from kombu_delayq.store import DelayStore
 
 if TYPE_CHECKING:

@@ -12,13 +12,8 @@ from typing import Any, NamedTuple
 
 from celery_ext.spark.job_types import COMMITTED, Begun, Enqueued, Job, JobCounts, JobRun
 from celery_ext.spark.keys import JobKeys
-from kombu_delayq.redis import Command, checked
-from kombu_delayq.redis.operations import Args, Call, HashKey, Rows, StringKey, operation
-from kombu_delayq.store.client import Into, Lists, StoreClient
-from kombu_delayq.store.lookup import MAX_DUPLICATES
-from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.registry import QueueRegistry
-from kombu_delayq.store.types import Offer
+from kombu_delayq.redis import Args, Call, Command, HashKey, Rows, StringKey, checked, operation
+from kombu_delayq.store import MAX_DUPLICATES, Into, Lists, Offer, QueueRegistry, StoreClient, StorePart
 from kombu_delayq.text import as_bytes, as_text
 
 #: Parts are kept for so much longer than the job as a whole, which therefore never outlives what they have sent. In

@@ -5,7 +5,7 @@ from hashlib import sha256
 from itertools import repeat
 from typing import Any
 
-from kombu_delayq.message.fields import text_to_json, to_json
+from kombu_delayq.message import text_to_json, to_json
 
 
 def task_id(task: str, *values: Any) -> str:

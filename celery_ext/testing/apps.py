@@ -17,7 +17,7 @@ from celery.result import AsyncResult
 from celery.signals import before_task_publish
 from kombu.connection import Connection
 
-from celery_ext.delays.install import extend_app, is_installed
+from celery_ext.delays import extend_app, is_installed
 from celery_ext.testing.sending import Clock, Sending, is_delay
 from celery_ext.waiting import control
 from kombu_delayq import channel

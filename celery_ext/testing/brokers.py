@@ -17,12 +17,10 @@ from celery_ext.testing.apps import active_apps
 from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.testing.memory_transport import MemoryBroker
 from celery_ext.testing.sending import Clock, Sending, Sent
-from celery_ext.waiting import DelayedTask, by_id
-from celery_ext.waiting.delayed_task import READABLE
-from kombu_delayq.message.fields import priority_of, to_json
+from celery_ext.waiting import READABLE, DelayedTask, by_id
+from kombu_delayq.message import priority_of, to_json
 from kombu_delayq.options import STORES
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Offer, Waiting
+from kombu_delayq.store import DelayStore, Offer, Waiting
 
 _numbers = count()
 #: Transport options that say how a server is reached, or which keys are whose: those of a test's server are others.

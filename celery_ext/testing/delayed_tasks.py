@@ -20,7 +20,7 @@ from celery_ext.testing.running import ByWorker, InThisProcess, Ran, Runs
 from celery_ext.testing.sending import Clock, Sending
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import OtherTransport
-from kombu_delayq.message.due import in_utc, ms_of
+from kombu_delayq.message import in_utc, ms_of
 
 #: How far a due time may be from the one that a test names, in s: Celery takes the time a moment before the task is
 #: sent.

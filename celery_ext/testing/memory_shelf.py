@@ -9,9 +9,8 @@ from hashlib import sha1
 from itertools import count
 from typing import Literal
 
-from kombu_delayq.message.once import key_of
-from kombu_delayq.message.outgoing import unsigned
-from kombu_delayq.store.types import Offer, Waiting
+from kombu_delayq.message import key_of, unsigned
+from kombu_delayq.store import Offer, Waiting
 from kombu_delayq.text import as_bytes, as_text
 
 #: What became of an offered message.

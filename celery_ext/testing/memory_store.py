@@ -8,16 +8,15 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from celery_ext.testing.memory_shelf import Kept, Shelf
-from kombu_delayq.message.fields import CHAIN_ID, headers_of, read
-from kombu_delayq.message.once import Became, is_doomed, key_of
-from kombu_delayq.message.outgoing import unsigned
+from kombu_delayq.message import CHAIN_ID, Became, headers_of, is_doomed, key_of, read, unsigned
 from kombu_delayq.options import Options
-from kombu_delayq.store.chains import CancelledChains
-from kombu_delayq.store.dead_letters import LETTERS_PAGE, Letter
-from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.types import (
+from kombu_delayq.store import (
+    LETTERS_PAGE,
+    CancelledChains,
+    Change,
     Cursor,
     DelayedQueue,
+    Letter,
     Offer,
     Offered,
     Page,

@@ -13,13 +13,9 @@ from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.testing.sending import Clock
 from kombu_delayq import hooks, options
 from kombu_delayq.channel import OfferingChannel
-from kombu_delayq.message import once
-from kombu_delayq.message.due import due_of
-from kombu_delayq.message.fields import CHAIN_ID, Message, to_json
-from kombu_delayq.message.letter_record import DEAD_LETTER
+from kombu_delayq.message import CHAIN_ID, DEAD_LETTER, Message, due_of, once, to_json
 from kombu_delayq.options import Options
-from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.types import Waiting
+from kombu_delayq.store import Keys, Waiting
 
 #: The brokers of this process by name. Each lives for as long as the test that uses it.
 _brokers: "WeakValueDictionary[str, MemoryBroker]" = WeakValueDictionary()

@@ -3,11 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from celery_ext.periodic import is_periodic
-from celery_ext.periodic.entries import Entry
-from celery_ext.periodic.messages import options_of, send_run
-from celery_ext.periodic.source import Settings
-from celery_ext.periodic.times import next_ms
+from celery_ext.periodic import Entry, Settings, is_periodic, next_ms, options_of, send_run
 from celery_ext.testing.apps import active_apps
 from celery_ext.testing.sending import MOST_SENT, Clock
 

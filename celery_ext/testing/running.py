@@ -18,8 +18,8 @@ from celery_ext.testing.brokers import Broker
 from celery_ext.testing.sending import Sending
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import DelayqError, did_you_mean
-from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.store.lookup import Change
+from kombu_delayq.message import with_eta
+from kombu_delayq.store import Change
 
 #: An expiry that is past.
 EXPIRED = "2000-01-01T00:00:00+00:00"

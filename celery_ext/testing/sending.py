@@ -13,8 +13,7 @@ from celery.utils import uuid
 from dateutil.parser import isoparse
 
 from celery_ext.waiting import DelayedTask
-from kombu_delayq.message import once
-from kombu_delayq.message.due import in_utc
+from kombu_delayq.message import in_utc, once
 
 #: A step of the process's clock that is longer than the time that has passed by so many s was made by somebody, such as
 #: freezegun. Shorter ones are the clock's own corrections.

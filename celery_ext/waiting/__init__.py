@@ -14,7 +14,7 @@ from celery_ext.waiting.bulk import (
     take_snapshot,
 )
 from celery_ext.waiting.by_id import Cancelled, Outcome
-from celery_ext.waiting.delayed_task import DelayedTask, buried_task
+from celery_ext.waiting.delayed_task import READABLE, DelayedTask, buried_task
 from celery_ext.waiting.known import LONG_LOOK_S, all_queues
 from celery_ext.waiting.pausing import pause_queue, resume_queue
 from celery_ext.waiting.search import Done, Progress, Skipped, TaskPage, search_page, search_tasks, sizes_of
@@ -22,6 +22,7 @@ from celery_ext.waiting.selection import Argument, Selection
 
 __all__ = [
     "LONG_LOOK_S",
+    "READABLE",
     "Argument",
     "Bulk",
     "BulkAction",

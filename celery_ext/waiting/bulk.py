@@ -19,10 +19,8 @@ from celery_ext.waiting.search import Done, Progress, Skipped, search_tasks, siz
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.audit import audited
 from kombu_delayq.errors import DelayTooLong, quoted
-from kombu_delayq.message.due import iso_of
-from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.lookup import MAX_BYTES, is_step
-from kombu_delayq.store.types import DelayedQueue, Part, Scanned, Waiting
+from kombu_delayq.message import iso_of
+from kombu_delayq.store import LAYOUT_OF, MAX_BYTES, DelayedQueue, Part, Scanned, Waiting, is_step
 from kombu_delayq.text import as_bytes, as_text
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from kombu_delayq.errors import AnswerLost, UnreadableMessage
-from kombu_delayq.message.rewrite import with_eta
-from kombu_delayq.store.lookup import MAX_DUPLICATES, Change, NotSearched, is_step
-from kombu_delayq.store.types import Waiting
+from kombu_delayq.message import with_eta
+from kombu_delayq.store import MAX_DUPLICATES, Change, NotSearched, Waiting, is_step
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

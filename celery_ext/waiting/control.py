@@ -14,7 +14,7 @@ from celery_ext.waiting import by_id, revoke
 from celery_ext.waiting.by_id import Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.audit import audited, ids_named
-from kombu_delayq.message.due import iso_of, ms_of
+from kombu_delayq.message import iso_of, ms_of
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

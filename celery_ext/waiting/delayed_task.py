@@ -11,10 +11,8 @@ from kombu import serialization
 from kombu.log import get_logger
 from kombu.utils.json import loads as kombu_json
 
-from kombu_delayq.message import bodies, fields
-from kombu_delayq.message.due import iso_of, moment_of
-from kombu_delayq.message.letter_record import LAST_ERROR
-from kombu_delayq.store.types import BESIDE, Waiting
+from kombu_delayq.message import LAST_ERROR, bodies, fields, iso_of, moment_of
+from kombu_delayq.store import BESIDE, Waiting
 
 logger = get_logger(__name__)
 

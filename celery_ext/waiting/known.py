@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.queues import LOOK_S
+from kombu_delayq.store import LOOK_S, DelayStore
 
 if TYPE_CHECKING:
     from celery import Celery

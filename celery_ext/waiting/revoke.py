@@ -22,8 +22,7 @@ from kombu_delayq.text import as_bytes
 if TYPE_CHECKING:
     from celery import Celery
 
-    from kombu_delayq.store import DelayStore
-    from kombu_delayq.store.types import Waiting
+    from kombu_delayq.store import DelayStore, Waiting
 
 logger = get_logger(__name__)
 

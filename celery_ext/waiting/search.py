@@ -18,7 +18,7 @@ from redis.exceptions import ResponseError
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.selection import Selection
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store.types import BESIDE, DelayedQueue, Page, Waiting
+from kombu_delayq.store import BESIDE, DelayedQueue, Page, Waiting
 from kombu_delayq.text import as_text
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Skipped, search_page, search_tasks, sizes_of
 from celery_ext.waiting.selection import Argument, Selection
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.due import ms_of
+from kombu_delayq.message import ms_of
 
 if TYPE_CHECKING:
     from celery import Celery

@@ -10,8 +10,7 @@ from typing import Any
 
 from celery_ext.waiting.delayed_task import DelayedTask
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.due import iso_of
-from kombu_delayq.message.fields import task_at_start
+from kombu_delayq.message import iso_of, task_at_start
 
 #: Most parts of a path into the arguments.
 DEEPEST = 16

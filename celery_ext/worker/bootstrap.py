@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.celery_tasks import declares_chain
 from celery_ext.connection import bypasses, channel_of_consumer, store_of_consumer, uses_delayq
-from celery_ext.delays.install import extend_app, is_installed, use_fast_publisher
+from celery_ext.delays import extend_app, is_installed, use_fast_publisher
 from celery_ext.periodic import declare_periodic, start_armer, stop_armer
 from celery_ext.publish import FastPublisher
 from kombu_delayq.errors import DelayqError, quoted
@@ -92,7 +92,7 @@ def install_in(sender: Any, **kwargs: Any) -> None:
 
 def report(instance: Any, **kwargs: Any) -> None:
     """Warns of tasks of a starting worker whose declaration has no effect, and lets it leave dead letters alone."""
-    from celery_ext.delays.install import problems
+    from celery_ext.delays import problems
 
     for problem in problems(instance.app):
         logger.warning("%s", problem)

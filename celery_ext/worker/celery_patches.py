@@ -28,9 +28,8 @@ from celery_ext.connection import channel_of_consumer, open_store, wrong_keys
 from celery_ext.worker.plain import Ack, plain
 from celery_ext.worker.remote_control import extended_commands
 from celery_ext.worker.task_threads import TaskThreads
-from kombu_delayq.consume.fetched import FetchedMessage
-from kombu_delayq.message.bodies import JSON
-from kombu_delayq.message.fields import from_json
+from kombu_delayq.consume import FetchedMessage
+from kombu_delayq.message import JSON, from_json
 from kombu_delayq.redis import is_wrong_type
 
 logger = get_logger(__name__)

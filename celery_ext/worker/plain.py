@@ -16,7 +16,7 @@ from celery.worker.request import Request, create_request_cls
 from vine import promise
 
 from celery_ext.worker.task_threads import TaskThreads
-from kombu_delayq.consume.fetched import FetchedMessage
+from kombu_delayq.consume import FetchedMessage
 
 #: A strategy as a task's ``Strategy`` makes it: gets a message, its body, what acknowledges and rejects it, and
 #: callbacks.

@@ -26,8 +26,7 @@ from celery_ext.facts import FIELD, facts_of
 from celery_ext.waiting import DelayedTask, by_id, revoke
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import DelayStore
-    from kombu_delayq.store.types import Waiting
+    from kombu_delayq.store import DelayStore, Waiting
 
 
 logger = get_logger(__name__)

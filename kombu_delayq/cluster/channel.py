@@ -16,7 +16,7 @@ from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.cluster.client import ClusterClient, ClusterPool, PrefixedClient
 from kombu_delayq.cluster.pool import LATE_S
 from kombu_delayq.cluster.pubsub import ClusterPubSub
-from kombu_delayq.consume.qos import FetchedQoS
+from kombu_delayq.consume import FetchedQoS
 from kombu_delayq.redis import OF_REPLICA, TRANSFER_CONNECTIONS, is_full
 from kombu_delayq.text import readable
 

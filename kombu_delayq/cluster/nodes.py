@@ -10,8 +10,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.cluster.pool import NodePools
 from kombu_delayq.redis import SLOTS, slot_of_key
-from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.types import Memory
+from kombu_delayq.store import Memory, StorePart
 from kombu_delayq.text import as_text
 
 #: How long a command waits for a node while it is known that slots have none, in s.

@@ -11,13 +11,18 @@ from kombu.log import get_logger
 from redis.exceptions import AskError, MovedError, RedisError
 
 from kombu_delayq.cluster.pool import NodePools
-from kombu_delayq.consume.credit import Credit
-from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Fetcher
-from kombu_delayq.consume.pipelined import PipelinedConnection
-from kombu_delayq.consume.waits import MOST_WAITS, NO_CONNECTION_LEFT, WaitBudget
-from kombu_delayq.message.fields import Message
+from kombu_delayq.consume import (
+    MOST_WAITS,
+    NO_CONNECTION_LEFT,
+    OTHER_CONNECTIONS,
+    Credit,
+    Fetcher,
+    PipelinedConnection,
+    WaitBudget,
+)
+from kombu_delayq.message import Message
 from kombu_delayq.redis import Backoff, make_room, pool_of
-from kombu_delayq.store.types import InFlight
+from kombu_delayq.store import InFlight
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

@@ -9,7 +9,7 @@ from kombu_delayq import transport as one_server
 from kombu_delayq.cluster.channel import ClusterChannel
 from kombu_delayq.cluster.pool import shared_topology
 from kombu_delayq.cluster.topology import Node, Topology
-from kombu_delayq.consume.poller import DelayedPoller
+from kombu_delayq.consume import DelayedPoller
 from kombu_delayq.urls import addresses_of
 
 #: How often to look whether the node of the subscriptions is still there, in s.

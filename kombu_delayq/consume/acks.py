@@ -12,7 +12,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoScriptError
 
 from kombu_delayq.redis import PASSING_S, Command, clears
-from kombu_delayq.store.types import PAGE
+from kombu_delayq.store import PAGE
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

@@ -19,7 +19,7 @@ from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.qos import FetchedQoS
 from kombu_delayq.errors import InvalidOptions
-from kombu_delayq.message.bodies import FORMATS
+from kombu_delayq.message import FORMATS
 
 logger = get_logger(__name__)
 

@@ -15,8 +15,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from kombu_delayq.consume.acks import drained
 from kombu_delayq.consume.lost import LostRequests
 from kombu_delayq.redis import checked
-from kombu_delayq.store.counts import QueueWaits
-from kombu_delayq.store.types import Fetched, LeaseEnded, LeaseHeartbeat, Outcome, Request
+from kombu_delayq.store import Fetched, LeaseEnded, LeaseHeartbeat, Outcome, QueueWaits, Request
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

@@ -11,8 +11,8 @@ from kombu.utils.encoding import bytes_to_str
 from kombu_delayq.consume.acks import drained
 from kombu_delayq.consume.early import NotAdopted
 from kombu_delayq.consume.fetched import FetchedPayload
-from kombu_delayq.message.fields import Message, fault_of, from_json, priority_of, read
-from kombu_delayq.store.types import Fetched, Requeued
+from kombu_delayq.message import Message, fault_of, from_json, priority_of, read
+from kombu_delayq.store import Fetched, Requeued
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

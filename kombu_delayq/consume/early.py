@@ -11,8 +11,7 @@ from kombu.utils.json import dumps
 from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.consume.fetched import FetchedPayload
-from kombu_delayq.message.due import Due, eta_of
-from kombu_delayq.message.fields import Message
+from kombu_delayq.message import Due, Message, eta_of
 from kombu_delayq.redis import NotPrimary
 
 logger = get_logger(__name__)

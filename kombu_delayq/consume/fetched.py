@@ -8,9 +8,8 @@ from kombu.serialization import registry
 from kombu.transport import virtual
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from kombu_delayq.message.bodies import JSON
-from kombu_delayq.message.fields import Message, from_json
-from kombu_delayq.store.types import Outcome
+from kombu_delayq.message import JSON, Message, from_json
+from kombu_delayq.store import Outcome
 
 _Message: Any = object if TYPE_CHECKING else virtual.Message
 

@@ -35,9 +35,9 @@ from kombu_delayq.consume.deliveries import Deliveries
 from kombu_delayq.consume.pipelined import OVERDUE_S, PipelinedConnection
 from kombu_delayq.consume.requests import Requests
 from kombu_delayq.consume.waits import MOST_WAITS, WaitBudget, Waits
-from kombu_delayq.message.fields import Message
+from kombu_delayq.message import Message
 from kombu_delayq.redis import PASSING_S, Command, clears, is_denied, make_room
-from kombu_delayq.store.types import Fetched, InFlight, LeaseEnded, Request
+from kombu_delayq.store import Fetched, InFlight, LeaseEnded, Request
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

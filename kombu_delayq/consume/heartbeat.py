@@ -14,7 +14,7 @@ from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.presence import Presence
 from kombu_delayq.redis import is_wrong_type
-from kombu_delayq.store.consumers import BEAT_FRACTION
+from kombu_delayq.store import BEAT_FRACTION
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from kombu_delayq.store.types import Request
+from kombu_delayq.store import Request
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Any
 from kombu.transport import redis as stock
 from kombu.transport import virtual
 
-from kombu_delayq.message.fields import priority_of, to_json
-from kombu_delayq.message.outgoing import stamp
-from kombu_delayq.message.unacked import redelivered
-from kombu_delayq.store.types import Requeued
+from kombu_delayq.message import priority_of, redelivered, stamp, to_json
+from kombu_delayq.store import Requeued
 
 _QoS: Any = virtual.QoS if TYPE_CHECKING else stock.QoS
 

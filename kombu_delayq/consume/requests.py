@@ -11,7 +11,7 @@ from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.options import Options
 from kombu_delayq.redis import Command
-from kombu_delayq.store.types import Request
+from kombu_delayq.store import Request
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

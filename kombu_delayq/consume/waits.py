@@ -27,7 +27,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.redis import PASSING_S, Command, clears, passes
-from kombu_delayq.store.types import InFlight
+from kombu_delayq.store import InFlight
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore

@@ -10,21 +10,157 @@ from redis.exceptions import RedisError, ResponseError
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import Options
 from kombu_delayq.redis import Pool, close_pool, pool_of, time_ms
-from kombu_delayq.store.chains import DelayChains
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.consumers import Consumers
-from kombu_delayq.store.dead_letters import DeadLetters
+from kombu_delayq.store.chains import CancelledChains, DelayChains
+from kombu_delayq.store.client import Into, Lists, StoreClient
+from kombu_delayq.store.consumers import BEAT_FRACTION, Consumers, Ended, http_consumer
+from kombu_delayq.store.counts import (
+    LATENESS_BOUNDS_S,
+    HeldBack,
+    Histogram,
+    QueueCounts,
+    QueueStats,
+    QueueWaits,
+    counts_of,
+)
+from kombu_delayq.store.dead_letters import (
+    LETTERS_PAGE,
+    MOST_LOOKED,
+    MOST_PRUNED,
+    DeadLetters,
+    Letter,
+    LetterList,
+    digest_of,
+    next_count,
+)
 from kombu_delayq.store.delivery import Delivery
-from kombu_delayq.store.fetching import Fetching
+from kombu_delayq.store.fetching import Fetching, HeldKeys, ack
 from kombu_delayq.store.figures import Figures
-from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.leases import Leases
-from kombu_delayq.store.lookup import Lookup
+from kombu_delayq.store.hash_layout import body_of, id_of, may_be_duplicate, shared_id, without_suffix
+from kombu_delayq.store.keys import KeyNames, Keys
+from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.leases import Leases, lead, release
+from kombu_delayq.store.lookup import MAX_BYTES, MAX_DUPLICATES, Change, Lookup, NotSearched, is_step
 from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.queues import Queues
+from kombu_delayq.store.queues import LOOK_S, Queues
+from kombu_delayq.store.redisson_layout import whole_ms
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.scan import Scan
-from kombu_delayq.store.types import Beside, Memory
+from kombu_delayq.store.types import (
+    BESIDE,
+    PAGE,
+    Beside,
+    ConsumerLease,
+    Cursor,
+    DelayedQueue,
+    Fetched,
+    Head,
+    InFlight,
+    LeaseEnded,
+    LeaseHeartbeat,
+    Memory,
+    Offer,
+    Offered,
+    Outcome,
+    Page,
+    PageId,
+    Part,
+    QueueHeads,
+    Request,
+    Requeued,
+    Scanned,
+    TooLate,
+    Transferred,
+    Waiting,
+    WatchedHeads,
+    hidden,
+    without_bodies,
+)
+from kombu_delayq.store.wake import LISTEN_S, Announcements, WakeRefused
+
+__all__ = [
+    "BEAT_FRACTION",
+    "BESIDE",
+    "LATENESS_BOUNDS_S",
+    "LAYOUT_OF",
+    "LETTERS_PAGE",
+    "LISTEN_S",
+    "LOOK_S",
+    "MAX_BYTES",
+    "MAX_DUPLICATES",
+    "MOST_LOOKED",
+    "MOST_PRUNED",
+    "PAGE",
+    "Announcements",
+    "Beside",
+    "CancelledChains",
+    "Change",
+    "ConsumerLease",
+    "Cursor",
+    "DelayChains",
+    "DelayStore",
+    "DelayedQueue",
+    "Delivery",
+    "Ended",
+    "Fetched",
+    "Figures",
+    "Head",
+    "HeldBack",
+    "HeldKeys",
+    "Histogram",
+    "InFlight",
+    "Into",
+    "KeyNames",
+    "Keys",
+    "LeaseEnded",
+    "LeaseHeartbeat",
+    "Letter",
+    "LetterList",
+    "Lists",
+    "Lookup",
+    "Memory",
+    "NotSearched",
+    "Offer",
+    "Offered",
+    "Outcome",
+    "Page",
+    "PageId",
+    "Part",
+    "QueueCounts",
+    "QueueHeads",
+    "QueueRegistry",
+    "QueueStats",
+    "QueueWaits",
+    "Queues",
+    "Request",
+    "Requeued",
+    "Scan",
+    "Scanned",
+    "Store",
+    "StoreClient",
+    "StorePart",
+    "TooLate",
+    "Transferred",
+    "Waiting",
+    "WakeRefused",
+    "WatchedHeads",
+    "ack",
+    "body_of",
+    "counts_of",
+    "digest_of",
+    "hidden",
+    "http_consumer",
+    "id_of",
+    "is_step",
+    "lead",
+    "may_be_duplicate",
+    "next_count",
+    "release",
+    "shared_id",
+    "whole_ms",
+    "without_bodies",
+    "without_suffix",
+]
+
 
 OLDEST_REDIS = (6, 2)
 P = TypeVar("P", bound=StorePart)

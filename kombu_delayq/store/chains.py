@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from redis.exceptions import NoScriptError
 
-from kombu_delayq.redis import Command, checked, is_full
-from kombu_delayq.redis.operations import Stored, ZSetKey, operation
+from kombu_delayq.redis import Command, Stored, ZSetKey, checked, is_full, operation
 from kombu_delayq.store.client import Into, StoreClient
 from kombu_delayq.store.lookup import cancel_chains, warn_not_ended
 from kombu_delayq.store.part import StorePart

@@ -10,8 +10,19 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError
 
 from kombu_delayq.options import Options
-from kombu_delayq.redis import Command, RedisCommands, pool_of
-from kombu_delayq.redis.operations import Call, HashKey, Key, ListKeys, Priorities, Rows, Stored, operation
+from kombu_delayq.redis import (
+    Call,
+    Command,
+    HashKey,
+    Key,
+    ListKeys,
+    Priorities,
+    RedisCommands,
+    Rows,
+    Stored,
+    operation,
+    pool_of,
+)
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.text import as_text

@@ -10,10 +10,9 @@ from urllib.parse import quote
 
 from redis.exceptions import RedisError
 
-from kombu_delayq.message.pages import pages
+from kombu_delayq.message import pages
 from kombu_delayq.processes import this_process
-from kombu_delayq.redis import checked, time_ms
-from kombu_delayq.redis.operations import Args, Call, HashKey, ZSetKey, operation
+from kombu_delayq.redis import Args, Call, HashKey, ZSetKey, checked, operation, time_ms
 from kombu_delayq.store.client import StoreClient
 from kombu_delayq.store.keys import glob_escaped
 from kombu_delayq.store.part import StorePart

@@ -8,8 +8,7 @@ from math import inf
 from time import time
 from typing import Any
 
-from kombu_delayq.message.due import eta_of, later, ready_since_s
-from kombu_delayq.message.fields import Message
+from kombu_delayq.message import Message, eta_of, later, ready_since_s
 from kombu_delayq.redis import checked, is_of_node
 from kombu_delayq.text import as_text
 

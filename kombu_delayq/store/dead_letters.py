@@ -10,9 +10,8 @@ from uuid import uuid4
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.letter_record import buried_ms
-from kombu_delayq.redis import wrong_type
-from kombu_delayq.redis.operations import Key, ListKey, Rows, operation
+from kombu_delayq.message import buried_ms
+from kombu_delayq.redis import Key, ListKey, Rows, operation, wrong_type
 from kombu_delayq.store.leases import lead, release
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import without_bodies

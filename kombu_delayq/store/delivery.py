@@ -9,10 +9,22 @@ from typing import Any, NamedTuple
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, ResponseError
 
-from kombu_delayq.message.once import Became
+from kombu_delayq.message import Became
 from kombu_delayq.options import LAYOUTS, QueueLimits
-from kombu_delayq.redis import Command, SendAhead, time_ms
-from kombu_delayq.redis.operations import Call, HashKey, Key, ListKey, Rows, Stored, StringKey, ZSetKeys, operation
+from kombu_delayq.redis import (
+    Call,
+    Command,
+    HashKey,
+    Key,
+    ListKey,
+    Rows,
+    SendAhead,
+    Stored,
+    StringKey,
+    ZSetKeys,
+    operation,
+    time_ms,
+)
 from kombu_delayq.store.client import MOST_QUEUES, Into, Lists, StoreClient
 from kombu_delayq.store.fetching import HeldKeys
 from kombu_delayq.store.layouts import LAYOUT_OF

@@ -6,10 +6,20 @@ from functools import lru_cache
 from itertools import count, groupby
 from typing import Any, Literal, NamedTuple
 
-from kombu_delayq.message.pages import pages
-from kombu_delayq.message.unacked import read_note
-from kombu_delayq.redis import Command, RedisCommands, checked, time_ms
-from kombu_delayq.redis.operations import Args, Call, HashKey, ListKeys, Rows, ZSetKey, operation
+from kombu_delayq.message import pages, read_note
+from kombu_delayq.redis import (
+    Args,
+    Call,
+    Command,
+    HashKey,
+    ListKeys,
+    RedisCommands,
+    Rows,
+    ZSetKey,
+    checked,
+    operation,
+    time_ms,
+)
 from kombu_delayq.store.client import MOST_QUEUES, StoreClient
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry

@@ -7,9 +7,8 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
 
-from kombu_delayq.message.pages import pages
-from kombu_delayq.redis import Command
-from kombu_delayq.redis.operations import Args, Call, ListKeys, ZSetKey, operation
+from kombu_delayq.message import pages
+from kombu_delayq.redis import Args, Call, Command, ListKeys, ZSetKey, operation
 from kombu_delayq.store.client import count_minute
 from kombu_delayq.store.counts import BUCKET_FIELDS, QueueCounts, QueueStats, counts_of
 from kombu_delayq.store.fetching import HeldKeys

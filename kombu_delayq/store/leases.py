@@ -7,8 +7,18 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import NoPermissionError
 
-from kombu_delayq.redis import Command, checked, is_of_node, time_ms
-from kombu_delayq.redis.operations import Call, HashKey, SetKey, StringKeys, ZSetKey, operation
+from kombu_delayq.redis import (
+    Call,
+    Command,
+    HashKey,
+    SetKey,
+    StringKeys,
+    ZSetKey,
+    checked,
+    is_of_node,
+    operation,
+    time_ms,
+)
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import DelayedQueue, Head, WatchedHeads
 from kombu_delayq.text import as_bytes, as_text

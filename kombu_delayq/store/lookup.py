@@ -9,10 +9,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from kombu_delayq.errors import listed
-from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.message.pages import pages
-from kombu_delayq.redis import Command, NotReached, is_full
-from kombu_delayq.redis.operations import Args, Call, Key, Rows, Stored, ZSetKey, operation
+from kombu_delayq.message import CHAIN_ID, pages
+from kombu_delayq.redis import Args, Call, Command, Key, NotReached, Rows, Stored, ZSetKey, is_full, operation
 from kombu_delayq.store.client import Into, Lists
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.part import StorePart

@@ -14,10 +14,22 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq import hooks
-from kombu_delayq.message.fields import to_json
+from kombu_delayq.message import to_json
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.redis import check_reached, checked, time_ms, wrong_type
-from kombu_delayq.redis.operations import Call, HashKey, Key, ListKeys, Stored, StringKey, ZSetKey, operation
+from kombu_delayq.redis import (
+    Call,
+    HashKey,
+    Key,
+    ListKeys,
+    Stored,
+    StringKey,
+    ZSetKey,
+    check_reached,
+    checked,
+    operation,
+    time_ms,
+    wrong_type,
+)
 from kombu_delayq.store.client import Into, StoreClient
 from kombu_delayq.store.counts import QueueStats
 from kombu_delayq.store.figures import stats

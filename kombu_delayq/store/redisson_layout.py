@@ -9,7 +9,7 @@ from contextlib import suppress
 from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
-from kombu_delayq.message.fields import headers_of, properties_of, read
+from kombu_delayq.message import headers_of, properties_of, read
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.layout import Layout
 

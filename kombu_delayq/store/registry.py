@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from kombu.log import get_logger
 from redis.exceptions import RedisError, ResponseError
 
-from kombu_delayq.redis import is_full
-from kombu_delayq.redis.operations import Call
+from kombu_delayq.redis import Call, is_full
 from kombu_delayq.store.client import MOST_QUEUES, StoreClient
 from kombu_delayq.text import as_text
 

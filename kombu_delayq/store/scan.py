@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from kombu_delayq.redis.operations import Args, Stored, ZSetKey, operation
+from kombu_delayq.redis import Args, Stored, ZSetKey, operation
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.types import Cursor, DelayedQueue, Page, Part, Scanned, rows_of, waiting_of

@@ -12,9 +12,7 @@ from typing import Any
 from kombu_delayq.options import Options
 from kombu_delayq.processes import has_ended
 from kombu_delayq.redis import connected_at
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consumers import BEAT_FRACTION
-from kombu_delayq.store.types import ConsumerLease
+from kombu_delayq.store import BEAT_FRACTION, ConsumerLease, DelayStore
 
 #: Fractions of ``consumer_ttl``. A worker looks at the leases so often. If it could not look for ``GAP_FRACTION``,
 #: Redis or the machine was away, and living consumers could not renew their leases either: they get ``GRACE_FRACTION``

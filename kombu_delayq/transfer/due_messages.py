@@ -7,13 +7,9 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import RedisError, ResponseError
 
-from kombu_delayq.message.fields import read, to_json
-from kombu_delayq.message.letter_record import too_late
-from kombu_delayq.message.pages import pages
+from kombu_delayq.message import pages, read, to_json, too_late
 from kombu_delayq.redis import NotPrimary
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.types import DelayedQueue, TooLate, Transferred
+from kombu_delayq.store import LAYOUT_OF, DelayedQueue, DelayStore, TooLate, Transferred
 from kombu_delayq.text import readable
 from kombu_delayq.transfer.due_times import DueTimes
 

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from kombu_delayq.options import LAYOUTS
-from kombu_delayq.store.types import DelayedQueue, Head, QueueHeads, Transferred, WatchedHeads
+from kombu_delayq.store import DelayedQueue, Head, QueueHeads, Transferred, WatchedHeads
 
 
 class KnownHead(NamedTuple):

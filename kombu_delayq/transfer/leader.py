@@ -8,9 +8,8 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message.pages import pages
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.wake import LISTEN_S, Announcements
+from kombu_delayq.message import pages
+from kombu_delayq.store import LISTEN_S, Announcements, DelayStore
 from kombu_delayq.text import readable
 from kombu_delayq.transfer.due_messages import DueMessages
 

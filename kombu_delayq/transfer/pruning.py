@@ -6,8 +6,7 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import MOST_PRUNED
+from kombu_delayq.store import MOST_PRUNED, DelayStore
 from kombu_delayq.text import readable
 
 logger = get_logger(__name__)

@@ -10,13 +10,8 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from kombu_delayq.message.fields import to_json
-from kombu_delayq.message.letter_record import beyond_delivery_limit
-from kombu_delayq.message.pages import pages
-from kombu_delayq.message.unacked import read_note
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.consumers import Ended
-from kombu_delayq.store.types import PAGE, ConsumerLease, Requeued
+from kombu_delayq.message import beyond_delivery_limit, pages, read_note, to_json
+from kombu_delayq.store import PAGE, ConsumerLease, DelayStore, Ended, Requeued
 from kombu_delayq.text import as_bytes, readable
 from kombu_delayq.transfer.dead import LOOK_FRACTION, EndedLeases, GoneConsumers
 

@@ -5,9 +5,7 @@ from math import inf
 from threading import Event
 from time import monotonic
 
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import DelayedQueue, WatchedHeads
-from kombu_delayq.store.wake import LISTEN_S, Announcements
+from kombu_delayq.store import LISTEN_S, Announcements, DelayedQueue, DelayStore, WatchedHeads
 from kombu_delayq.transfer.due_messages import DueMessages
 from kombu_delayq.transfer.due_times import KnownHead
 

@@ -9,8 +9,7 @@ from kombu.log import get_logger
 from redis.exceptions import RedisError
 
 from kombu_delayq.background import BackgroundWorker
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.wake import Announcements, WakeRefused
+from kombu_delayq.store import Announcements, DelayStore, WakeRefused
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.leader import Leader, Tidying
 from kombu_delayq.transfer.leadership import Leadership

@@ -33,12 +33,10 @@ from celery_ext.cli.output import (
     when,
 )
 from celery_ext.cli.progress import with_progress
-from celery_ext.dead_letters import Choice, DeadLetter, routes
+from celery_ext.dead_letters import Choice, DeadLetter, LetterAction, routes
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.dead_letters.letters import LetterAction
 from kombu_delayq.audit import audited
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import Letter
+from kombu_delayq.store import DelayStore, Letter
 
 #: The columns of a listing, and the cell of a letter in each.
 COLUMNS: dict[str, Callable[[DeadLetter, float], str]] = {

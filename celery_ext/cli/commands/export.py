@@ -23,8 +23,7 @@ from celery_ext.cli.progress import with_progress
 from celery_ext.cli.selecting import Criteria, criteria_options, report_unreadable
 from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.waiting import DelayedTask, Selection, by_id, sizes_of
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Waiting
+from kombu_delayq.store import DelayStore, Waiting
 
 
 @click.command(cls=Reader)

@@ -15,11 +15,8 @@ from celery_ext.cli.output import LINES, escaped, json_line, print_stderr
 from celery_ext.cli.progress import with_progress
 from kombu_delayq.audit import audited
 from kombu_delayq.errors import InvalidQueueName
-from kombu_delayq.message.fields import properties_of, read
-from kombu_delayq.message.pages import Page
-from kombu_delayq.message.rewrite import with_properties
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Offer
+from kombu_delayq.message import Page, properties_of, read, with_properties
+from kombu_delayq.store import DelayStore, Offer
 from kombu_delayq.text import as_bytes
 
 

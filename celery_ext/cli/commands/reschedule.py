@@ -8,7 +8,7 @@ from celery_ext.cli.output import when
 from celery_ext.cli.progress import WORDS, act_on_ids, exit_code
 from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
 from celery_ext.waiting import BulkAction, by_id
-from kombu_delayq.message.due import iso_of
+from kombu_delayq.message import iso_of
 
 
 @click.command()

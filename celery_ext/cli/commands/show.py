@@ -15,8 +15,7 @@ from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, t
 from celery_ext.cli.progress import with_progress
 from celery_ext.dead_letters import DeadLetter
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.delays.chain import DelayChain
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import DelayChain, in_words
 from celery_ext.waiting import DelayedTask, by_id
 
 #: How many of the next delays of a chain are printed.

@@ -27,11 +27,9 @@ from celery_ext.doctor import judge
 from celery_ext.features import modules_of
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.cluster import Cluster, Node, Nodes
-from kombu_delayq.message.due import iso_of
+from kombu_delayq.message import iso_of
 from kombu_delayq.redis import is_wrong_type
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.counts import QueueCounts, QueueStats
-from kombu_delayq.store.types import Beside, ConsumerLease
+from kombu_delayq.store import Beside, ConsumerLease, DelayStore, QueueCounts, QueueStats
 
 T = TypeVar("T")
 

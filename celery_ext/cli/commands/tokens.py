@@ -9,7 +9,7 @@ from celery_ext.cli.group import Reader
 from celery_ext.cli.options import Moment, json_option, moment
 from celery_ext.cli.output import escaped, fit_table, json_line, print_stderr
 from celery_ext.serve.access import tokens as files
-from kombu_delayq.message.due import iso_of
+from kombu_delayq.message import iso_of
 
 #: What an action lets a token do. The order is that of the help text.
 ACTIONS = ("read", "metrics", "enqueue", "cancel", "reschedule", "run", "pause", "replay", "drop", "consume")

@@ -14,9 +14,8 @@ from celery_ext.connection import open_store
 from kombu_delayq import hooks
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import DelayqError
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Transferred
-from kombu_delayq.transfer.worker import TransferWorker
+from kombu_delayq.store import DelayStore, Transferred
+from kombu_delayq.transfer import TransferWorker
 
 logger = logging.getLogger("kombu_delayq.transfer")
 

@@ -13,7 +13,7 @@ from celery_ext.serve.api.visible import Filter, selection_of
 from celery_ext.serve.bulk_runs import RunView, runs_of
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import BulkAction
-from kombu_delayq.message.due import ms_of
+from kombu_delayq.message import ms_of
 
 
 class BulkRequest(Strict):

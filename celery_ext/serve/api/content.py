@@ -5,13 +5,13 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from kombu_delayq.message import bodies
-from kombu_delayq.message.due import ms_of
-from kombu_delayq.message.fields import (
+from kombu_delayq.message import (
     Message,
+    bodies,
     deliveries_of,
     headers_of,
     info_of,
+    ms_of,
     priority_of,
     properties_of,
     task_id_of,

@@ -10,10 +10,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
 
-from celery_ext.dead_letters import Choice
+from celery_ext.dead_letters import LEAST_RATE, Choice
 from celery_ext.dead_letters import DeadLetter as Letter
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.dead_letters.letters import LEAST_RATE
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
@@ -34,7 +33,7 @@ from celery_ext.serve.api.exchange import (
 from celery_ext.serve.api.visible import shown_of
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of
-from kombu_delayq.message.letter_record import FIELDS
+from kombu_delayq.message import FIELDS
 
 
 class Conditions(Strict):

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
-from celery_ext.delays.durations import MAX_S, parse
+from celery_ext.delays import MAX_S, parse
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.content import content_of
 from celery_ext.serve.api.exchange import Answer, Endpoints, Strict, iso

@@ -34,8 +34,7 @@ from celery_ext.serve.api.task_request import TaskRequest
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of
 from celery_ext.waiting import by_id
-from kombu_delayq.message.due import moment_of, ms_of
-from kombu_delayq.message.once import ADD, IF_WAITING, new_id
+from kombu_delayq.message import ADD, IF_WAITING, moment_of, ms_of, new_id
 
 #: An item of a batch should be a task, and may be anything: each has an outcome of its own.
 _ITEM = {"anyOf": [{"$ref": "#/components/schemas/TaskRequest"}, {}]}

@@ -20,7 +20,7 @@ from celery_ext.serve.access.identity import Action
 from celery_ext.serve.api.idempotency import Attempt, once
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.routes import ActionRoute, Doc
-from kombu_delayq.message.due import moment_of
+from kombu_delayq.message import moment_of
 
 #: Longest time in s that a request may name; about 190 years. ``max_delay`` of the transport may allow less.
 MAX_SECONDS = 6_000_000_000

@@ -4,8 +4,7 @@ from typing import Literal
 
 from starlette.requests import Request
 
-from celery_ext.periodic import control
-from celery_ext.periodic.store import PeriodicStore
+from celery_ext.periodic import PeriodicStore, control
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Endpoints, Iso, iso

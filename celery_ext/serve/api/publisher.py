@@ -22,13 +22,10 @@ from celery_ext.serve.api.recipes import WRONG, Recipe, refused
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.service import ServeBroker
 from kombu_delayq.errors import StoreUnavailable
-from kombu_delayq.message import once
-from kombu_delayq.message.due import ms_of
-from kombu_delayq.message.once import Once
-from kombu_delayq.message.pages import pages
+from kombu_delayq.message import Once, ms_of, once, pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
 from kombu_delayq.redis import is_full
-from kombu_delayq.store.types import Offer, PageId
+from kombu_delayq.store import Offer, PageId
 
 logger = logging.getLogger(__name__)
 

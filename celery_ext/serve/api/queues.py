@@ -14,9 +14,8 @@ from celery_ext.serve.counting import count_queues, visible_queues
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from kombu_delayq.cluster import Cluster, Nodes, State
-from kombu_delayq.message.due import ms_of
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, QueueStats
+from kombu_delayq.message import ms_of
+from kombu_delayq.store import LATENESS_BOUNDS_S, DelayStore, HeldBack, QueueStats
 
 
 class HistogramQuery(Strict):

@@ -20,7 +20,7 @@ from celery_ext.serve.api.task_request import TaskRequest
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker
 from kombu_delayq.errors import InvalidQueueName
-from kombu_delayq.message.fields import CHAIN
+from kombu_delayq.message import CHAIN
 
 #: Options that a task may have, and that say where its messages go and how. Others are none of a router's business.
 _OF_ROUTES = ("queue", "exchange", "routing_key", "priority", "serializer", "delivery_mode", "compression")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 
 from msgspec import Meta, field
 
-from celery_ext.delays.chain import DelayChain
+from celery_ext.delays import DelayChain
 from celery_ext.serve.api.exchange import (
     ChainText,
     Countdown,
@@ -24,7 +24,7 @@ from celery_ext.serve.api.exchange import (
     invalid_field,
 )
 from kombu_delayq.errors import InvalidDelayChain
-from kombu_delayq.message.once import ADD, IF_WAITING, WITH_KEY, IfWaiting, modes_in_words
+from kombu_delayq.message import ADD, IF_WAITING, WITH_KEY, IfWaiting, modes_in_words
 
 #: Marks a field that goes to Celery as an option of ``apply_async`` with its name.
 OPTION = Meta(extra={"option": True})

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from celery_ext.delays.chain import DelayChain
+from celery_ext.delays import DelayChain
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
@@ -27,7 +27,7 @@ from celery_ext.serve.api.visible import ARGUMENTS, TaskQuery, selection_of, sho
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import DelayedTask, Done, Progress, Skipped, by_id, search_page, search_tasks
-from kombu_delayq.message.due import ms_of
+from kombu_delayq.message import ms_of
 
 
 class DueRequest(Strict):

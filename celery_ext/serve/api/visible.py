@@ -10,8 +10,7 @@ from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.api.exchange import CursorText, Limit, Moment, QueueName, Sought, Strict
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.waiting import Selection
-from kombu_delayq.message.due import ms_of
-from kombu_delayq.message.letter_record import LAST_ERROR
+from kombu_delayq.message import LAST_ERROR, ms_of
 from kombu_delayq.store import DelayStore
 
 #: What has arguments of a task, or may name some: fields of an answer, and of the headers or properties of a message.

@@ -11,7 +11,7 @@ from celery_ext.serve.page.rendering import BOUND, Note, View, form_of, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import BulkAction
-from kombu_delayq.message.due import iso_of
+from kombu_delayq.message import iso_of
 
 #: What a caller must be allowed to do, by the name of the action.
 ACTIONS = {"run_now": Action.RUN, "cancel": Action.CANCEL, "reschedule": Action.RESCHEDULE}

@@ -12,9 +12,8 @@ from typing import NamedTuple, Self
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.dead_letters import Choice, DeadLetter
+from celery_ext.dead_letters import LEAST_RATE, Choice, DeadLetter, rate_of
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.dead_letters.letters import LEAST_RATE, rate_of
 from celery_ext.delays import durations
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
@@ -22,7 +21,7 @@ from celery_ext.serve.page.figures import number
 from celery_ext.serve.page.rendering import BOUND, Note, View, form_of, notes_of, render
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
-from kombu_delayq.message.due import in_utc, moment_of
+from kombu_delayq.message import in_utc, moment_of
 
 #: Letters of a page; groups of letters by their error, and from how many letters they are made.
 ROWS, GROUPS, GROUPED = 50, 8, 5000

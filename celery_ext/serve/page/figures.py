@@ -6,13 +6,12 @@ from math import inf, isfinite
 from types import MappingProxyType
 from typing import NamedTuple
 
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import in_words
 from celery_ext.doctor import Level, judge
 from celery_ext.serve.counting import QueueState
 from kombu_delayq.cluster import Cluster
-from kombu_delayq.message.due import moment_of
-from kombu_delayq.store.counts import Histogram
-from kombu_delayq.store.types import Beside
+from kombu_delayq.message import moment_of
+from kombu_delayq.store import Beside, Histogram
 
 #: A due time is shown as ``now`` from one bound to the other, s from now: the figures are up to 2 s old.
 NOW_S = (-3.0, 0.5)

@@ -8,7 +8,7 @@ from math import inf, isinf
 from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Caller
 from celery_ext.waiting import Selection
-from kombu_delayq.message.due import iso_of, ms_of
+from kombu_delayq.message import iso_of, ms_of
 from kombu_delayq.store import DelayStore
 
 

@@ -20,9 +20,8 @@ from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq.cluster import Nodes
-from kombu_delayq.message.letter_record import buried_ms
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import ConsumerLease
+from kombu_delayq.message import buried_ms
+from kombu_delayq.store import ConsumerLease, DelayStore
 
 #: Rows of the table of queues, and of that of consumers.
 ROWS = 25

@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.periodic.store import PeriodicStore
+from celery_ext.periodic import PeriodicStore
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.page.rendering import Note, View, form_of, render

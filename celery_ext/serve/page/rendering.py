@@ -20,7 +20,7 @@ from celery_ext.serve.page.figures import Moment, lasting, moment, number, quant
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import Serve, serve_of
 from kombu_delayq import __version__
-from kombu_delayq.message.due import ms_of
+from kombu_delayq.message import ms_of
 
 #: A name that may stand in a path: no slash, which some servers decode, and no dots alone, which browsers take away.
 _IN_PATH = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f]+", re.ASCII)

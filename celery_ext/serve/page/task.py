@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.delays.chain import DelayChain
-from celery_ext.delays.durations import in_words
+from celery_ext.delays import DelayChain, in_words
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.page.filter import new_due_ms

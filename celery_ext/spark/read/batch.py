@@ -9,9 +9,7 @@ import pyarrow as pa
 
 from celery_ext.spark.read.parse import Arguments, Headers, OrdinaryTask, as_json, ordinary, texts, timestamps, valid
 from celery_ext.waiting import DelayedTask
-from kombu_delayq.store.hash_layout import may_be_duplicate
-from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.types import Part, Scanned, Waiting
+from kombu_delayq.store import LAYOUT_OF, Part, Scanned, Waiting, may_be_duplicate
 from kombu_delayq.text import as_text
 
 #: Messages, and bytes of messages, with which a batch is full.

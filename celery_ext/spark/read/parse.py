@@ -13,7 +13,7 @@ from kombu.utils.json import dumps
 from msgspec import Meta, MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
-from kombu_delayq.message.bodies import JSON
+from kombu_delayq.message import JSON
 
 #: The first and the last time that a datetime can have in every time zone, in µs since the epoch.
 _FIRST_US, _LAST_US = -62_135_510_400e6, 253_402_214_400e6

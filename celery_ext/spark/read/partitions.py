@@ -17,9 +17,8 @@ from pyspark.sql.datasource import InputPartition
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import ReadOptions
 from celery_ext.spark.python_workers import log
-from kombu_delayq.message.due import ms_of
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import DelayedQueue, Part
+from kombu_delayq.message import ms_of
+from kombu_delayq.store import DelayedQueue, DelayStore, Part
 
 
 @dataclass(frozen=True)

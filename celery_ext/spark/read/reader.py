@@ -18,9 +18,7 @@ from celery_ext.spark.read.partitions import (
     windows,
 )
 from celery_ext.spark.read.schema import OF_BODY
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.hash_layout import may_be_duplicate, without_suffix
-from kombu_delayq.store.types import BESIDE, Part, Scanned
+from kombu_delayq.store import BESIDE, DelayStore, Part, Scanned, may_be_duplicate, without_suffix
 
 
 class _Seen:

@@ -12,7 +12,7 @@ from kombu.exceptions import EncodeError
 
 from celery_ext.publish import saferepr, texts_of
 from celery_ext.spark.write.values import Rows
-from kombu_delayq.message.fields import text_to_json, to_json
+from kombu_delayq.message import text_to_json, to_json
 
 #: Third element of a body, after the arguments. Source: celery.app.amqp.AMQP.as_task_v2
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}

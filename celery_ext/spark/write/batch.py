@@ -19,10 +19,8 @@ from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.task_fields import TaskFields
 from celery_ext.spark.write.templates import Templates
 from celery_ext.spark.write.values import Rows, iso_texts
-from kombu_delayq.message.due import ms_text
-from kombu_delayq.message.fields import text_to_json
-from kombu_delayq.message.outgoing import stamp_text
-from kombu_delayq.store.types import Offer
+from kombu_delayq.message import ms_text, stamp_text, text_to_json
+from kombu_delayq.store import Offer
 
 
 class BatchMessages(NamedTuple):

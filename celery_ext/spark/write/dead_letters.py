@@ -13,11 +13,8 @@ from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.arguments import Arguments
 from celery_ext.spark.write.templates import TemplateKey, Templates
 from celery_ext.spark.write.values import Rows
-from kombu_delayq.message.fields import to_json
-from kombu_delayq.message.letter_record import DEAD_LETTER, Reason, record
-from kombu_delayq.message.outgoing import stamp_text
-from kombu_delayq.message.rewrite import with_properties
-from kombu_delayq.store.types import Offer
+from kombu_delayq.message import DEAD_LETTER, Reason, record, stamp_text, to_json, with_properties
+from kombu_delayq.store import Offer
 
 #: Task that a dead letter names when its row names none.
 NO_TASK = "celery_ext.spark.bad_row"

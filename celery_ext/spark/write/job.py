@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 from redis.exceptions import RedisError
 
-from celery_ext.delays.levels import DEFAULT, DelayLevels
+from celery_ext.delays import DEFAULT, DelayLevels
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import BadRow, JobCommittedBefore, StragglerRefused
@@ -22,8 +22,7 @@ from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.sender import JobCommitted, Sender, refused
 from celery_ext.spark.write.templates import Templates
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Offer
+from kombu_delayq.store import DelayStore, Offer
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

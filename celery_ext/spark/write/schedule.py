@@ -6,10 +6,10 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from celery_ext.delays.levels import DelayLevels
+from celery_ext.delays import DelayLevels
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.values import Rows, microseconds
-from kombu_delayq.message.due import us_of
+from kombu_delayq.message import us_of
 
 #: The first and the last time that a datetime can have, in µs since the epoch.
 _FIRST_US, _LAST_US = us_of(datetime.min), us_of(datetime.max)

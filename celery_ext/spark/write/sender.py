@@ -14,10 +14,9 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.store import BulkJobs
 from celery_ext.waiting import by_id
 from kombu_delayq.errors import StoreUnavailable
-from kombu_delayq.message.pages import Page, pages
+from kombu_delayq.message import Page, pages
 from kombu_delayq.redis import Command, SendAhead
-from kombu_delayq.store import DelayStore
-from kombu_delayq.store.types import Offer
+from kombu_delayq.store import DelayStore, Offer
 
 #: A chunk of a job with ``max_rate`` has the messages of this time at most, in s.
 _CHUNK_S = 0.1

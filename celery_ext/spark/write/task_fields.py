@@ -11,7 +11,7 @@ from celery_ext.spark import task_ids
 from celery_ext.spark.option_parsers import chain_text, check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
 from celery_ext.spark.write.values import Rows
-from kombu_delayq.message.fields import to_json
+from kombu_delayq.message import to_json
 
 
 class TaskFields:

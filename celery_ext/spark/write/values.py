@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from celery_ext.publish import texts_of
 from celery_ext.spark.write.columns import meant_by
 from kombu_delayq.errors import quoted
-from kombu_delayq.message.due import EPOCH, us_of
-from kombu_delayq.message.fields import text_to_json, to_json
+from kombu_delayq.message import EPOCH, text_to_json, to_json, us_of
 
 
 class RowError(NamedTuple):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kombu_delayq.message.pages import pages
+from kombu_delayq.message.paging import pages
 
 MOST, MOST_BYTES = 5, 100
 SIZES = st.lists(st.integers(0, 30) | st.integers(MOST_BYTES - 1, MOST_BYTES + 1), max_size=40)
