@@ -9,6 +9,9 @@ from kombu_delayq.store import DelayStore
 if TYPE_CHECKING:
     from celery_ext.journal.state import JournalState
 
+#: What a log says is left out where Redis refuses to read it.
+WHAT = "the journal"
+
 
 def families(store: DelayStore, may_see: Callable[[str], bool]) -> Iterator[Family]:
     """Yields the metrics of a journal; none of a store without one.

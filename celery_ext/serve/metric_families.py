@@ -9,7 +9,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery_ext.features import modules_of
-from celery_ext.periodic import Listed, PeriodicStore, list_entries
 from celery_ext.serve.counting import overview_of
 from celery_ext.serve.exposition import Family, counter, gauge, histogram
 from celery_ext.waiting import all_queues
@@ -48,9 +47,6 @@ class Snapshot:
         brought: Metrics that features bring.
         cluster: The nodes; None on a server without hash slots.
         slots: By queue, its hash slot, also while its node is away; empty on a server without them.
-        periodic: The periodic entries.
-        arms: Whether a process arms them.
-        now_ms: Redis's clock.
     """
 
     leads: bool | None
@@ -65,9 +61,6 @@ class Snapshot:
     brought: Sequence[Family] = ()
     cluster: Cluster | None = None
     slots: Mapping[str, int] = field(default_factory=dict)
-    periodic: Sequence[Listed] = ()
-    arms: bool = False
-    now_ms: float = 0.0
 
 
 class SnapshotReader:
@@ -97,8 +90,10 @@ class SnapshotReader:
         """
         cluster = store.part(Nodes).overview()
         store = store.unless_away(partial(store.reading, counted=False)) or store
-        features = modules_of("metrics", but="serve")
-        brought = [family for feature in features for family in feature.families(store, may_see)]
+        brought = list[Family]()
+        for feature in modules_of("metrics", but="serve"):
+            look = partial(lambda families: [*families(store, may_see)], feature.families)
+            brought += self._optional(store, feature.WHAT, look, list[Family]())
         figures = store.figures
         letters = {*self._letters, *self._optional(store, "dead letters", store.letters.queues, list[str]())}
         paused = self._optional(store, "paused queues", store.fetching.paused, None)
@@ -114,7 +109,6 @@ class SnapshotReader:
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
         unacked = self._optional(store, "messages in hand", figures.held, None)
         consumers = self._optional(store, "consumers", store.consumers.by_queue, None)
-        entries = self._optional(store, "periodic entries", lambda: list_entries(store), list[Listed]())
         return Snapshot(
             store.unless_away(lambda: store.leases.leader() is not None),
             stats_of,
@@ -128,9 +122,6 @@ class SnapshotReader:
             brought,
             cluster,
             slots,
-            [entry for entry in entries if all(map(may_see, entry.queues))],
-            bool(entries) and self._optional(store, "who arms", store.part(PeriodicStore).leader, None) is not None,
-            store.now_ms() if entries else 0.0,
         )
 
     def _optional(self, store: DelayStore, what: str, look: Callable[[], T], missing: T) -> T:
@@ -173,8 +164,6 @@ def all_of(snapshot: Snapshot) -> Iterator[Family]:
     yield from _messages(snapshot)
     yield from _counted(snapshot)
     yield from _durations(snapshot)
-    if snapshot.periodic:
-        yield from _periodic(snapshot)
     yield from snapshot.brought
     if snapshot.cluster is not None:
         yield from _cluster(snapshot.cluster, snapshot.slots)
@@ -250,22 +239,6 @@ def _durations(snapshot: Snapshot) -> Iterator[Family]:
     text = "Messages that a worker took of which nothing says for how long they had waited."
     unknown = {queue: counts.waits_unknown for queue, counts in snapshot.counts.items()}
     yield counter("delayq_queue_wait_unknown_messages", text, _QUEUE, unknown)
-
-
-def _periodic(snapshot: Snapshot) -> Iterator[Family]:
-    text = "Whether a process arms periodic entries: 1 or 0. With 0, entries end after the runs that are armed."
-    yield gauge("delayq_periodic_armer_present", text, (), {(): float(snapshot.arms)})
-    entries, now_ms = snapshot.periodic, snapshot.now_ms
-    text = "How long ago the last run of a periodic entry was sent to its queue; absent before the first."
-    since_s = {entry.name: (now_ms - entry.last_ms) / 1000 for entry in entries if entry.last_ms is not None}
-    yield gauge("delayq_periodic_since_last_run_seconds", text, ["entry"], since_s, "seconds")
-    text = "How soon the next run of a periodic entry is due; below 0 when it is overdue, absent while none is armed."
-    until_s = {entry.name: (entry.next_ms - now_ms) / 1000 for entry in entries if entry.next_ms is not None}
-    yield gauge("delayq_periodic_until_next_run_seconds", text, ["entry"], until_s, "seconds")
-    text = (
-        "1 for a periodic entry that cannot be sent; the log of the worker that arms, and `delayq periodic`, say why."
-    )
-    yield gauge("delayq_periodic_wrong", text, ["entry"], {entry.name: entry.state == "wrong" for entry in entries})
 
 
 def _cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Family]:
