@@ -76,7 +76,7 @@ def test_letters_are_listed_and_found(app: Celery) -> None:
 
 def test_letters_may_be_dropped_while_they_are_listed(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever drops each letter that it sees comes to all of them, though they are read a page at a time."""
-    monkeypatch.setattr("celery_ext.dead_letters.control.PAGE", 5)
+    monkeypatch.setattr("celery_ext.dead_letters.control.LETTERS_PAGE", 5)
     letters, ids = DeadLetters(app), [f"m{number}" for number in range(19)]
     bury_some(app, "mail", *ids)
     assert [letter.id for letter in letters.list("dead-mail") if letters.drop(letter.id)] == ids

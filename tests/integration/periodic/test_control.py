@@ -1,7 +1,6 @@
 """Periodic entries are listed, paused, resumed and run now: in the shell, over HTTP, on the page and by metrics."""
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from celery_ext.periodic import control
 from celery_ext.periodic.store import PeriodicStore
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import Action, Caller
-from tests.support.commands.shell import lines, run, terminal
+from tests.support.commands.shell import lines, run
 from tests.support.conditions import until
 from tests.support.serve.metrics import collector_of, scraped
 from tests.support.workers import periodic
@@ -82,19 +81,6 @@ def test_the_command(process: Process, redis_server: PrivateRedis) -> None:
     assert (states(process)["tick"], len(process.armed())) == ("on", 1)
     assert process.store.client.llen("celery") == 1
     assert "nothing: unknown" in run(redis_server, "periodic", "resume", "nothing", code=1).stdout
-
-
-@pytest.mark.wide
-def test_the_list_fits_the_terminal(process: Process, redis_server: PrivateRedis) -> None:
-    """Schedules are shortened first; where that is not enough, each entry is a block of lines under its name."""
-    for columns, title in ((65, "ENTRY"), (50, "report")):
-        with terminal(redis_server, "-C", "periodic", "list", columns=columns, stderr=subprocess.DEVNULL) as command:
-            assert command.wait() == 0
-            found = command.script.splitlines()
-        assert max(map(len, found)) <= columns
-        assert found[0].split()[0] == title
-    names = [entry.name for entry in control.list_entries(process.store)]
-    assert [line for line in found[:-1] if not line.startswith(" ")] == names
 
 
 def test_the_http_api_and_the_page(process: Process) -> None:

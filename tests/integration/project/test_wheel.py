@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("build")]
 SCRIPT = """
 import kombu_delayq, celery_ext.cli
 from kombu_delayq import InvalidOptions, hooks
-from kombu_delayq.store.types import Offer
-from kombu_delayq.store import DelayStore
+from kombu_delayq.redis import scripts
+from kombu_delayq.store import DelayStore, Offer
 from celery_ext.demo.private_redis import PrivateRedis
 from importlib.metadata import entry_points
 
