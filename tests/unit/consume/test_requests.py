@@ -49,7 +49,7 @@ class _Store:
 
 @pytest.mark.parametrize(("reply", "expected"), [(ResponseError("OOM"), []), ([], [None])])
 def test_a_reply_to_a_request_that_was_given_up(reply: Any, expected: list[Any]) -> None:
-    """Once Redis has run it, no message of it is in flight any more. Where Redis refuses it, they still are."""
+    """Once Redis has run it, no message of it is in flight any more; where Redis refuses it, they still are."""
     told, store, connection = list[Any](), _Store(), _Connection()
     requests = Requests(connection, _Consumer(), "")  # type: ignore[arg-type]
     request = Request(consumer="c", first=1, most=5, queues=["celery"])
