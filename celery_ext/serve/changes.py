@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from math import inf
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 from celery_ext import waiting
 from celery_ext.dead_letters import Choice, Cursor, DeadLetter, LetterAction, routes
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.periodic import control
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import Serve
@@ -19,14 +18,6 @@ from kombu_delayq.store import DelayStore, Waiting
 
 #: What a caller must be allowed to do, by what is done to each of many tasks.
 BULK_ACTIONS = {"run_now": Action.RUN, "reschedule": Action.RESCHEDULE, "cancel": Action.CANCEL}
-#: Pauses or resumes periodic entries, or runs them now.
-ChangeEntry: TypeAlias = Callable[..., dict[str, control.Outcome]]
-#: What a caller must be allowed to do with the queues and the task of an entry, by what it does with the entry.
-ENTRY_ACTIONS: dict[ChangeEntry, Action] = {
-    control.pause: Action.CANCEL,
-    control.resume: Action.RESCHEDULE,
-    control.run_now: Action.RUN,
-}
 
 
 def check_letter_queue(store: DelayStore, queue: str, more: tuple[str, ...] = ()) -> None:
@@ -109,32 +100,6 @@ def replay(serve: Serve, caller: Caller, queue: str, choice: Choice, rate: float
 def drop(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersChanged:
     """Removes dead letters, within the rights of a caller. The arguments are those of ``replay``."""
     return _change_letters(serve, caller, Action.DROP, queue, choice, letters_of.away, lambda letter: True)
-
-
-def entries_of(serve: Serve, caller: Caller, action: Action = Action.READ) -> list[control.Listed]:
-    """Returns the periodic entries with whose task, in each of their queues, a caller may do something."""
-    return [
-        entry
-        for entry in control.list_entries(serve.store)
-        if all(caller.may(action, queue=queue, task=entry.task) for queue in entry.queues or ("",))
-    ]
-
-
-def change_entry(serve: Serve, caller: Caller, name: str, act: ChangeEntry) -> control.Outcome:
-    """Pauses or resumes a periodic entry, or runs it now, within the rights of a caller. Returns what became of it.
-
-    Args:
-        serve: The server.
-        caller: Who does it.
-        name: Name of the entry.
-        act: One of ``ENTRY_ACTIONS``.
-
-    Raises:
-        Problem: There is no such entry, or none with which the caller may do this: 404.
-    """
-    if not any(entry.name == name for entry in entries_of(serve, caller, ENTRY_ACTIONS[act])):
-        raise Problem(404, f"there is no periodic entry {name!r}", "unknown-entry")
-    return act(serve.store, [name], who=caller.name)[name]
 
 
 def pause_queue(serve: Serve, caller: Caller, queue: str) -> Literal["paused", "unchanged"]:

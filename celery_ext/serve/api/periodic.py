@@ -5,9 +5,9 @@ from typing import Literal
 from starlette.requests import Request
 
 from celery_ext.periodic import PeriodicStore, control
-from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Endpoints, Iso, iso
+from celery_ext.serve.entries import ChangeEntry, change_entry, entries_of
 from celery_ext.serve.service import serve_of
 
 
@@ -70,7 +70,7 @@ _ONE = "/v1/periodic/{entry:name}"
 def list_entries(request: Request) -> PeriodicEntries:
     """List the periodic entries."""
     serve = serve_of(request)
-    shown = [_shown(entry) for entry in changes.entries_of(serve, caller_of(request))]
+    shown = [_shown(entry) for entry in entries_of(serve, caller_of(request))]
     return PeriodicEntries(entries=shown, armed_by=serve.store.part(PeriodicStore).leader())
 
 
@@ -92,9 +92,9 @@ def run_entry(request: Request) -> PeriodicDone:
     return _changed(request, control.run_now)
 
 
-def _changed(request: Request, act: changes.ChangeEntry) -> PeriodicDone:
+def _changed(request: Request, act: ChangeEntry) -> PeriodicDone:
     serve, caller, name = serve_of(request), caller_of(request), request.path_params["entry"]
-    return PeriodicDone(outcome=changes.change_entry(serve, caller, name, act))
+    return PeriodicDone(outcome=change_entry(serve, caller, name, act))
 
 
 def _shown(entry: control.Listed) -> PeriodicEntry:

@@ -4,8 +4,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.periodic import PeriodicStore
-from celery_ext.serve import changes
 from celery_ext.serve.access.identity import caller_of
+from celery_ext.serve.entries import ChangeEntry, change_entry, entries_of
 from celery_ext.serve.page.rendering import Note, View, form_of, render
 from celery_ext.serve.service import serve_of
 
@@ -22,14 +22,14 @@ def entries(request: Request) -> Response:
     """Answers with all entries that the caller may see."""
     serve, page = serve_of(request), View(request, "periodic", _notes(request))
     page.now_ms = serve.store.now_ms()
-    found = changes.entries_of(serve, caller_of(request))
+    found = entries_of(serve, caller_of(request))
     return render("periodic.html", page, entries=found, armed_by=serve.store.part(PeriodicStore).leader())
 
 
-def change(act: changes.ChangeEntry, request: Request) -> Response:
+def change(act: ChangeEntry, request: Request) -> Response:
     """Pauses or resumes an entry, or lets it run once more."""
     name = dict(form_of(request)).get("entry", "")
-    outcome = changes.change_entry(serve_of(request), caller_of(request), name, act)
+    outcome = change_entry(serve_of(request), caller_of(request), name, act)
     return RedirectResponse(View(request).to("periodic", done=outcome, entry=name), 303)
 
 
