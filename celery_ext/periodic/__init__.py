@@ -1,21 +1,21 @@
 """Periodic tasks without a beat: any worker arms the next runs of each entry as delayed messages."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from celery import Celery
 from celery.signals import task_received
 
-from celery_ext.periodic.control import Listed, list_entries
-from celery_ext.periodic.entries import Entry
-from celery_ext.periodic.messages import options_of, send_run
-from celery_ext.periodic.source import Settings
-from celery_ext.periodic.store import PeriodicStore
-from celery_ext.periodic.times import next_ms
-
 if TYPE_CHECKING:
     from celery_ext.periodic.armer import Armer
+    from celery_ext.periodic.control import Listed, list_entries
+    from celery_ext.periodic.entries import Entry
+    from celery_ext.periodic.messages import options_of, send_run
     from celery_ext.periodic.scheduler import Scheduler
+    from celery_ext.periodic.source import Settings
+    from celery_ext.periodic.store import PeriodicStore
+    from celery_ext.periodic.times import next_ms
 
 __all__ = [
     "Entry",
@@ -33,6 +33,18 @@ __all__ = [
     "stop_armer",
 ]
 
+#: Where the names are that are imported when they are first used: they bring in Celery's beat.
+_LATER = {
+    "Entry": "entries",
+    "Listed": "control",
+    "PeriodicStore": "store",
+    "Scheduler": "scheduler",
+    "Settings": "source",
+    "list_entries": "control",
+    "next_ms": "times",
+    "options_of": "messages",
+    "send_run": "messages",
+}
 #: Apps whose workers arm their entries.
 _declared: WeakSet[Celery] = WeakSet()
 #: What arms the entries of each worker's consumer.
@@ -75,8 +87,8 @@ def stop_armer(sender: Any, **kwargs: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Scheduler":
+    module = _LATER.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from celery_ext.periodic.scheduler import Scheduler  # brings in Celery's beat
-
-    return Scheduler
+    found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+    return found
