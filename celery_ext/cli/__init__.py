@@ -3,18 +3,14 @@
 Celery loads the group in every process that its ``celery`` command starts.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kombu_delayq.later import later
 
 if TYPE_CHECKING:
     from celery_ext.cli.root import delayq, main
 
 __all__ = ["delayq", "main"]
 
-
-def __getattr__(name: str) -> Any:
-    """Imports all commands at first use: those of features need modules of this room."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from celery_ext.cli import root
-
-    return getattr(root, name)
+#: All commands are imported at first use: those of features need modules of this room.
+__getattr__ = later(__name__, dict.fromkeys(__all__, "root"))

@@ -1,15 +1,15 @@
 """Periodic tasks without a beat: any worker arms the next runs of each entry as delayed messages."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from celery import Celery
 from celery.signals import task_received
 
+from kombu_delayq.later import later
+
 if TYPE_CHECKING:
     from celery_ext.periodic.armer import Armer
-    from celery_ext.periodic.control import Listed, list_entries
     from celery_ext.periodic.entries import Entry
     from celery_ext.periodic.messages import options_of, send_run
     from celery_ext.periodic.scheduler import Scheduler
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Entry",
-    "Listed",
     "PeriodicStore",
     "Scheduler",
     "Settings",
     "declare_periodic",
     "is_periodic",
-    "list_entries",
     "next_ms",
     "options_of",
     "send_run",
@@ -36,11 +34,9 @@ __all__ = [
 #: Where the names are that are imported when they are first used: they bring in Celery's beat.
 _LATER = {
     "Entry": "entries",
-    "Listed": "control",
     "PeriodicStore": "store",
     "Scheduler": "scheduler",
     "Settings": "source",
-    "list_entries": "control",
     "next_ms": "times",
     "options_of": "messages",
     "send_run": "messages",
@@ -86,9 +82,4 @@ def stop_armer(sender: Any, **kwargs: Any) -> None:
         armer.stop()
 
 
-def __getattr__(name: str) -> Any:
-    module = _LATER.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
-    return found
+__getattr__ = later(__name__, _LATER)

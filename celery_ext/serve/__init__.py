@@ -4,8 +4,9 @@ It needs the extra ``serve``: ``pip install 'kombu-delayq[serve]'``.
 """
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from kombu_delayq.later import later
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -20,10 +21,7 @@ __all__ = ["DelayqCollector", "ServeSettings", "asgi", "wsgi"]
 _MODULES = {"asgi": "application", "DelayqCollector": "metrics", "ServeSettings": "settings"}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__ = later(__name__, _MODULES)
 
 
 def wsgi(app: "Celery[Any]", **settings: Any) -> Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]:

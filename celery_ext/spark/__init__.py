@@ -3,10 +3,10 @@
 Without the extra, ``task_id``, ``job`` and the modules ``options`` and ``errors`` can be imported all the same.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from celery_ext.spark.task_ids import task_id
+from kombu_delayq.later import later
 
 if TYPE_CHECKING:
     from celery_ext.spark.jobs import job
@@ -14,21 +14,22 @@ if TYPE_CHECKING:
     from celery_ext.spark.source import CeleryDataSource, register
 else:
     #: The modules of names that are imported when they are used. Most need Spark.
-    _MODULES = {
-        "CeleryDataSource": "source",
-        "register": "source",
-        "cancel": "promotion",
-        "job": "jobs",
-        "promote": "promotion",
-        "Promoted": "promotion",
-    }
+    _find = later(
+        __name__,
+        {
+            "CeleryDataSource": "source",
+            "register": "source",
+            "cancel": "promotion",
+            "job": "jobs",
+            "promote": "promotion",
+            "Promoted": "promotion",
+        },
+    )
 
     def __getattr__(name: str) -> object:
         """Imports a module, and maybe Spark, only when a name of it is used."""
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            module = import_module(f"{__name__}.{_MODULES[name]}")
+            return _find(name)
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition(".")[0]
             if missing not in ("pyspark", "pyarrow"):
@@ -38,7 +39,6 @@ else:
                 "pip install 'kombu-delayq[spark]'",
                 name=missing,
             ) from error
-        return getattr(module, name)
 
 
 __all__ = ["CeleryDataSource", "Promoted", "cancel", "job", "promote", "register", "task_id"]

@@ -1,7 +1,9 @@
-"""What a publisher imports that installs our options of tasks, such as a web server."""
+"""What a publisher imports that installs our options of tasks, such as a web server, and a worker when it starts."""
 
 import subprocess
 import sys
+
+import pytest
 
 from tests.support import ROOT
 
@@ -9,13 +11,28 @@ from tests.support import ROOT
 OF_OTHERS = {"celery.beat", "celery.worker.consumer", "pyspark", "sqlalchemy", "starlette"}
 
 
-def test_install_imports_nothing_that_others_need() -> None:
-    """An app with our options, on our transport, is ready to publish without what only others need."""
-    code = (
-        "import sys, celery, celery_ext; app = celery.Celery(broker='redis://127.0.0.1:1', "
-        "broker_transport='kombu_delayq.transport:Transport'); "
-        "celery_ext.install(app, fast_publish=True, periodic=True); app.producer_pool; "
-        f"print(*sorted({OF_OTHERS!r} & sys.modules.keys()))"
+INSTALL = (
+    "import celery, celery_ext; "
+    "app = celery.Celery(broker='redis://127.0.0.1:1', broker_transport='kombu_delayq.transport:Transport'); "
+    "celery_ext.install(app, fast_publish=True, periodic=True); app.producer_pool"
+)
+#: What needs a cluster.
+OF_CLUSTER = {"kombu_delayq.cluster.transport", "kombu_delayq.cluster.queue_fetchers"}
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        (INSTALL, OF_OTHERS | OF_CLUSTER),
+        ("import celery_ext.doctor", OF_OTHERS - {"celery.worker.consumer"} | OF_CLUSTER),
+        ("from celery_ext.cli import delayq", {"pyspark", "sqlalchemy", "starlette", *OF_CLUSTER}),
+    ],
+    ids=["install", "start of a worker", "celery command"],
+)
+def test_a_process_imports_nothing_that_only_others_need(code: str, absent: set[str]) -> None:
+    """A publisher does without what workers or commands need, and all of them without what a cluster needs."""
+    shown = f"import sys; print(*sorted({absent!r} & sys.modules.keys()))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; {shown}"], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == ""
