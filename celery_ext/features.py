@@ -1,7 +1,7 @@
 """What features bring to the rooms that they do not own. Nothing there names a feature."""
 
 import pkgutil
-from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -11,8 +11,9 @@ from kombu_delayq.store import KeyNames
 _ROOMS = Path(__file__).parent
 
 
-def modules_of(name: str, *, but: str = "") -> Iterator[ModuleType]:
-    """Imports and yields the modules of an agreed name, such as ``checks``, by the names of their folders.
+@cache
+def modules_of(name: str, *, but: str = "") -> tuple[ModuleType, ...]:
+    """Imports and returns the modules of an agreed name, such as ``checks``, by the names of their folders.
 
     To remove a feature with its modules is to remove its folder. Each of them, and the front of its folder, can be
     imported without Spark or SQL, and but for ``metrics`` without a web server. It knows the room that asks.
@@ -21,10 +22,12 @@ def modules_of(name: str, *, but: str = "") -> Iterator[ModuleType]:
         name: The agreed name.
         but: The room that asks, which may have a module of this name itself.
     """
+    found = []
     for room in pkgutil.iter_modules([str(_ROOMS)]):
         inside = pkgutil.iter_modules([str(_ROOMS / room.name)]) if room.ispkg and room.name != but else ()
         if any(module.name == name for module in inside):
-            yield import_module(f"celery_ext.{room.name}.{name}")
+            found.append(import_module(f"celery_ext.{room.name}.{name}"))
+    return tuple(found)
 
 
 def key_names() -> list[type[KeyNames]]:

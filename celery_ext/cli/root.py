@@ -58,7 +58,7 @@ _SECTIONS: dict[str, list[click.Command]] = {
     "Run": [transfer, serve, tokens, demo],
     "Mend": [convert, export, import_],
 }
-_BROUGHT = [*modules_of("command", but="cli")]
+_BROUGHT = modules_of("command", but="cli")
 for module in _BROUGHT:
     _SECTIONS[module.SECTION].append(module.COMMAND)
 

@@ -91,7 +91,7 @@ def _report_of(broker: CliBroker, connection: Connection, store: DelayStore, que
         }
         for found in _overview(store, names)
     ]
-    now_ms, features = store.now_ms(), [*modules_of("status", but="cli")]
+    now_ms, features = store.now_ms(), modules_of("status", but="cli")
     values = {
         "broker": connection.as_uri(),
         "global_keyprefix": store.keys.prefix,
