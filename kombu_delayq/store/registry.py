@@ -43,9 +43,9 @@ class QueueRegistry:
     def run(self, queue: str, call: Call[R]) -> R:
         """Runs a script that brings messages into a queue, and registers the queue if the first one is among them.
 
-        One round trip, and one more for a first message. Returns the reply of the script.
+        One round trip, and one more for a first message. The call is made of ``StoreClient.into``, which has checked
+        the name of the queue. Returns the reply of the script.
         """
-        self._client.keys.check_queue(queue)
         reply = self._client.run(call)
         self.note(queue, reply)
         return reply
@@ -84,7 +84,7 @@ class QueueRegistry:
             logger.debug("queue %r is not registered yet: %s", queue, error)
             return False
         self._unnoted.difference_update(names)
-        if len(self._noted) >= MOST_QUEUES:  # what is forgotten is added once more
+        if len(self._noted) >= MOST_QUEUES:  # a queue that is forgotten here is registered once more
             self._noted.clear()
         self._noted |= dict.fromkeys(names, monotonic())
         return True
