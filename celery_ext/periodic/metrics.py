@@ -21,7 +21,7 @@ def families(store: DelayStore, may_see: Callable[[str], bool]) -> Iterator[Fami
     entries = [entry for entry in list_entries(store) if all(map(may_see, entry.queues))]
     if not entries:
         return
-    now_ms, arms = store.now_ms(), store.part(PeriodicStore).leader() is not None
+    now_ms, arms = store.now_ms(), store.if_allowed(store.part(PeriodicStore).leader) is not None
     text = "Whether a process arms periodic entries: 1 or 0. With 0, entries end after the runs that are armed."
     yield gauge("delayq_periodic_armer_present", text, (), {(): float(arms)})
     text = "How long ago the last run of a periodic entry was sent to its queue; absent before the first."

@@ -92,8 +92,8 @@ class SnapshotReader:
         store = store.unless_away(partial(store.reading, counted=False)) or store
         brought = list[Family]()
         for feature in modules_of("metrics", but="serve"):
-            look = partial(lambda families: [*families(store, may_see)], feature.families)
-            brought += self._optional(store, feature.WHAT, look, list[Family]())
+            look = partial(list[Family], feature.families(store, may_see))
+            brought += self._optional(store, feature.WHAT, look, [])
         figures = store.figures
         letters = {*self._letters, *self._optional(store, "dead letters", store.letters.queues, list[str]())}
         paused = self._optional(store, "paused queues", store.fetching.paused, None)
