@@ -2,7 +2,7 @@
 
 from celery_ext.doctor import judge
 from celery_ext.doctor.alerts import Alert, all_alerts
-from celery_ext.doctor.check import APP, REDIS, WORKERS, Check
+from celery_ext.doctor.check import APP, REDIS, Check
 from celery_ext.doctor.checks import all_checks
 from celery_ext.doctor.examination import ANSWERS_S, examine, examine_servers, examine_start
 from celery_ext.doctor.finding import Finding, Findings, Level, NoSuchText, counted, explain, id_of, named
@@ -12,7 +12,6 @@ __all__ = [
     "ANSWERS_S",
     "APP",
     "REDIS",
-    "WORKERS",
     "Alert",
     "Check",
     "Finding",

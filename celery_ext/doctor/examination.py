@@ -119,10 +119,8 @@ def examine_servers(store: DelayStore) -> list[Finding]:
     Raises:
         RedisError, OSError: A server does not answer.
     """
-    subject, made = (
-        Subject(store=store),
-        [check for check in all_checks() if check.name in ("eviction", "persistence", "memory")],
-    )
+    subject = Subject(store=store)
+    made = [check for check in all_checks() if check.name in ("eviction", "persistence", "memory")]
     found = [replace(finding, check=check.name) for check in made for finding in check.look(subject)]
     return [finding for finding in found if finding.level.is_bad]
 

@@ -71,9 +71,8 @@ class GoneConsumers:
     def __init__(self) -> None:
         self._next_look = self._next_read = self._settles_at = -inf
         self._node: tuple[Any, Any] | None = None  # host and port of the server that is asked
-        self._subscribed: dict[
-            str, dict[str, str]
-        ] = {}  # by slot group: consumers that have subscribed, and their processes
+        #: By slot group: consumers that have subscribed, and their processes.
+        self._subscribed: dict[str, dict[str, str]] = {}
         self._missing_since: dict[str, float] = {}
         self._seen: set[str] = set()  # consumers that had a subscriber since this worker's connection was made
         self._connected_at = inf
