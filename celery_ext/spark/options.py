@@ -206,7 +206,7 @@ class WriteOptions(BrokerOptions):
         once.ADD,
         choice(*once.MODES),
         "",
-        "What becomes of the task of a row whose id waits in the same queue, whoever sent that. "
+        "What becomes of the task of a row whose id waits in the same queue; any sender may have sent it. "
         f"{once.modes_in_words()}. Needs `id_columns` or a column `task_id`.",
     )
     on_committed: str = _option(

@@ -235,7 +235,7 @@ def test_cancel_while_rows_are_promoted(
 def test_a_row_that_is_scheduled_again(
     spark: SparkSession, client: redis.Redis, tmp_path: Path, options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was cancelled comes again, what was moved gets its new time, and what is not sent is said."""
+    """A cancelled task comes again, a moved one gets its new time, and the log counts the rows that are not sent."""
     soon = (datetime.now(UTC) + timedelta(minutes=110)).replace(minute=0, second=0, microsecond=0)
     table, options = tmp_path / "table", {**options, "if_waiting": "replace", "until": LATE}
     write_table(spark, table, [0, 2, 4], soon)

@@ -17,8 +17,8 @@ local function stored(keys, id)
   return { id = id, member = member, due = due_ms, priority = priority, body = body }
 end
 
--- Returns the waiting messages of an id: the one stored under it, and up to `count` of its duplicates, and of the tasks
--- of which it is the waiting key. Cost O(log N) a message found.
+-- Returns the message that waits under an id, and up to `count` others: its duplicates, and tasks that have the id as
+-- their waiting key. Cost O(log N) a message found.
 local function find(keys, id, count)
   local found = { stored(keys, id) }
   local first, beyond = '[' .. id .. '~', '(' .. id .. '~l' -- hex digits, or k before them

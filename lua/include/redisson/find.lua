@@ -1,9 +1,9 @@
 -- Finds messages by their ids, and changes those found.
 -- @include duplicates names put records remove
 
--- Returns the waiting messages of an id and those of its waiting key, or of the tasks of which it is the waiting key,
--- `most` at most. Fields of a message: id, own (the id with which it was offered), record, member, due, priority, body.
--- All but the first of an own id are duplicates. Cost O(log N) a message.
+-- Returns at most `most` messages: those that wait under an id, those of its waiting key, and tasks that have the id as
+-- their waiting key. Fields of a message: id, own (the id with which it was offered), record, member, due, priority,
+-- body. All but the first of an own id are duplicates. Cost O(log N) a message.
 local function indexed_as(keys, id, most)
   local found = waiting_of(keys, id, redis.call('HGET', keys.ids, field_of(id)), most)
   local entries, bodies, seen = {}, {}, {}

@@ -19,7 +19,7 @@ AT_START = ["_kombu.binding.celery", "_kombu.binding.celery.pidbox", "{delayq}:c
 
 
 def put_wrong(client: redis.Redis, key: str) -> None:
-    """Puts a key of another type in the place of one, for good: what was there is lost."""
+    """Replaces a key by one of another type; its value is lost."""
     client.delete(key)
     client.xadd(key, {"in": "the way"})
 

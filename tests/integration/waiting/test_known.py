@@ -88,7 +88,7 @@ def test_queues_of_single_processes_are_none(store: DelayStore, name: str, kind:
 
 
 def test_dead_letters_are_no_queue_of_tasks(store: DelayStore) -> None:
-    """A queue of dead letters has a list of its own, whoever declares it; while it is paused, that is shown."""
+    """Queues of dead letters are left out, also those that the app declares; a paused one is shown."""
     app = Celery("shop", set_as_current=False)
     app.conf.task_queues = [Queue("q"), Queue("dead"), Queue("named")]
     store.queues.note_dead_letters("dead")

@@ -39,7 +39,7 @@ def two(request: pytest.FixtureRequest, make_journaled: MakeJournaled, own_serve
 
 
 def grow_old(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets whoever led until now count as gone, as after ``ALIVE_S``."""
+    """Lets the leader count as gone, as after ``ALIVE_S``."""
     monkeypatch.setattr(facts, "ALIVE_S", 0.0)
 
 
