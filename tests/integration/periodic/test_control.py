@@ -120,6 +120,15 @@ def test_metrics_say_what_has_not_run(process: Process) -> None:
     assert since["tick"] == pytest.approx(3600, abs=60)
 
 
+def test_metrics_while_nobody_may_know_who_arms(process: Process) -> None:
+    """The entries have their metrics where Redis refuses the lease alone, and none counts as the one that arms."""
+    process.store.client.delete("{delayq}:periodic:lease")
+    process.store.client.rpush("{delayq}:periodic:lease", "no lease")
+    found = scraped(collector_of(process.store))
+    assert found["periodic_armer_present",] == 0
+    assert found["periodic_wrong", "wrong"] == 1
+
+
 def test_changes_are_audited(process: Process, audit: Any) -> None:
     """A pause leaves a line, and what changes nothing leaves none."""
     control.pause(process.store, ["tick", "nothing"])
