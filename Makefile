@@ -31,7 +31,7 @@ help:
 	@echo "make demo-serve   the page of delayq serve over a private broker, to play with, until Ctrl-C"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
 	@echo "make demo-far   a year of reminders as Parquet, and those of today in workers; needs Java 17 or later (10 minutes)"
-	@echo "make docs   build the documentation into docs/_build"
+	@echo "make docs   build the documentation into docs/_build, each page also as Markdown, with llms.txt"
 	@echo "make reference   write the tables in docs/ that are made from the code"
 	@echo "make bench  compare with others: workers, speed, lateness, memory (15 minutes; PYTHON=python3.13, QUICK=1, ONLY=Celery)"
 	@echo "make bench-targets   measure what this project promises, beside Celery (25 minutes; QUICK=1, ONLY=transfer)"

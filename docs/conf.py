@@ -1,5 +1,8 @@
 """How Sphinx builds this documentation."""
 
+import sys
+from pathlib import Path
+
 from kombu_delayq import __version__
 
 project = "kombu-delayq"
@@ -7,7 +10,8 @@ author = "the kombu-delayq maintainers"
 project_copyright = f"2026, {author}"
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+sys.path.insert(0, str(Path(__file__).parent))
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "llms"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "examples"]

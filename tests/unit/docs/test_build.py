@@ -1,5 +1,6 @@
 """The documentation builds, and its tables are those of the code, where Spark is not installed."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,9 @@ else:
     runpy.run_path(what, run_name="__main__")
 """
 
+#: Pages with files, tables and docstrings.
+INCLUDING = ("how-to/redisson", "reference/options", "reference/api")
+
 
 def without_spark(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs an interpreter that has no Spark: ``-c CODE``, ``-m MODULE …`` or ``-f FILE …``."""
@@ -53,10 +57,44 @@ def test_a_table_that_is_not_current_is_replaced() -> None:
     assert done.stderr.splitlines()[-1] == "KeyError: 'opinions'"
 
 
-def test_the_documentation_builds(tmp_path: Path) -> None:
-    """Sphinx builds all pages without a warning."""
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation as Sphinx builds it, without a warning."""
     pytest.importorskip("sphinx")
     pytest.importorskip("myst_parser")
     pytest.importorskip("furo")
-    done = without_spark("-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(tmp_path))
+    directory = tmp_path_factory.mktemp("html")
+    done = without_spark("-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", str(directory))
     assert done.returncode == 0, done.stderr
+    return directory
+
+
+def test_the_documentation_builds(built: Path) -> None:
+    """Sphinx builds all pages without a warning."""
+    assert (built / "index.html").exists()
+
+
+def test_each_page_is_there_as_markdown(built: Path) -> None:
+    """Next to each page is its Markdown, of which none has a directive left, and ``llms.txt`` links each once."""
+    pages = {path.relative_to(built).with_suffix("").as_posix(): path for path in built.rglob("*.md")}
+    sources = (path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md"))
+    assert pages.keys() == {path.with_suffix("").as_posix() for path in sources if path.parts[0] != "examples"}
+    for name, path in pages.items():
+        assert path.with_suffix(".html").exists(), name
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith("# "), name
+        assert re.search(r"^(:::|```)\{|^<!-- ", text, re.MULTILINE) is None, name
+        for link in re.findall(r"\]\(([^)#\s]+)", text):
+            assert "://" in link or (path.parent / link).exists(), (name, link)
+    index = (built / "llms.txt").read_text(encoding="utf-8")
+    assert index.startswith("# kombu-delayq\n\n> ")
+    assert sorted(re.findall(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)", index, re.MULTILINE)) == sorted(pages)
+
+
+def test_markdown_has_what_pages_include(built: Path) -> None:
+    """The Markdown of a page has the files, the tables and the docstrings that its source only names."""
+    redisson, options, api = ((built / f"{name}.md").read_text(encoding="utf-8") for name in INCLUDING)
+    assert "```java\n/** A queue of Celery tasks" in redisson
+    assert "| `max_delay` |" in options
+    assert "#### `celery_ext.send_many(app, task, calls," in api
+    assert "* **on_sent** (" in api
