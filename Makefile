@@ -26,7 +26,7 @@ help:
 	@echo "make test-all   that, all other tests, and the contract with the oldest versions and newer servers (25 minutes)"
 	@echo "make check  linters and types only"
 	@echo "make contract   what another version or server could do otherwise, with the oldest versions and newer servers"
-	@echo "make early  the contract with the newest pre-releases of Celery and kombu, or EARLY=main (8 minutes)"
+	@echo "make early  the contract, and Spark, with the newest pre-releases of what they build on, or EARLY=main (15 minutes)"
 	@echo "make nightly   chaos, faults of clusters, and what proves little each time (30 minutes)"
 	@echo "make demo-serve   the page of delayq serve over a private broker, to play with, until Ctrl-C"
 	@echo "make demo-spark   orders in Parquet become Celery tasks, through Spark; needs Java 17 or later (2 minutes)"
@@ -92,17 +92,19 @@ contract: $(VENV)/.test $(OLDEST)/.test $(SERVERS)/.there
 			-m 'contract and not journey and not nightly' tests; \
 	done
 
-# With what comes next: the newest pre-releases of Celery and kombu, or with EARLY=main what is in their repositories.
+# With what comes next: the newest pre-releases of Celery, kombu, redis-py and PySpark, or with EARLY=main what is in the
+# repositories of the first two. The bounds in pyproject.toml are not asked, so pip warns of them.
 early: | $(NEXT)/bin/python
-	$(NEXT)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	$(NEXT)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --pre \
+	$(NEXT)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,spark]'
+	$(NEXT)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade --pre redis pyspark \
 		$(if $(filter main,$(EARLY)),$(foreach each,kombu celery,git+https://github.com/celery/$(each)),celery kombu)
-	$(NEXT)/bin/python -m pip list | grep -E '^(celery|kombu) '
+	$(NEXT)/bin/python -m pip list | grep -E '^(celery|kombu|redis|pyspark) '
 	$(NEXT)/bin/python $(PYTEST) tests/unit/worker
 	for patch in on off; do \
 		DELAYQ_PATCH_CELERY=$$patch DELAYQ_LAYOUTS=hash $(NEXT)/bin/python $(PYTEST) \
 			-m 'contract and not nightly' tests/integration || exit 1; \
 	done
+	$(NEXT)/bin/python $(PYTEST) -m 'not nightly' tests/spark/read tests/spark/write
 
 nightly: $(VENV)/.test-all
 	$(BIN)/python $(PYTEST) -m nightly tests

@@ -1,17 +1,21 @@
 """Says what is missing before a release, and builds what is handed out: ``make release-check``."""
 
+import argparse
 import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).parents[1]
-#: ``pyproject.toml`` has these texts in place of names and addresses that only the publisher knows.
-PLACEHOLDER = re.compile(r"example\.invalid|fill in")
+from names import PLACEHOLDER, ROOT, linked, names, version
+
+#: Pages that say that nothing is published, and how.
+UNPUBLISHED = {
+    "README.md": "nothing is published yet",
+    "docs/changelog.md": "Nothing is published yet",
+    "docs/how-to/migrate.md": "has kombu-delayq yet",
+}
 
 #: What some apps with Celery on Redis install, from the requirements in their repositories. Ours has to go beside it.
 APPS = {
@@ -24,45 +28,69 @@ APPS = {
 
 
 def main() -> int:
-    """Prints what is missing; if nothing is, builds and checks. Returns the exit code."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    source = (ROOT / "kombu_delayq/__init__.py").read_text(encoding="utf-8")
-    found = re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)
-    version = found[1] if found else ""
-    missing = [*complaints(project, (ROOT / "docs/changelog.md").read_text(encoding="utf-8"), version)]
-    if _output("git", "status", "--porcelain"):
-        missing.append("the working tree has changes that are not committed")
-    if _output("git", "tag", "--list", f"v{version}"):
-        missing.append(f"the tag v{version} is there already: raise __version__ in kombu_delayq/__init__.py")
+    """Builds, checks, and prints what is missing. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tag", help="The commit has this tag, which has to be that of the version.")
+    parser.add_argument(
+        "--notes", type=Path, help="Write the notes of the release, from the changelog, into this file."
+    )
+    options = parser.parse_args()
+    pages = {name: (ROOT / name).read_text(encoding="utf-8") for name in UNPUBLISHED}
+    missing = [*complaints(names(), pages, version()), *_complaints_of_git(f"v{version()}", options.tag)]
     [wheel] = _build()
     missing += refused(wheel)
     for each in missing:
         print(f"missing: {each}")
+    if options.notes:
+        text = notes(pages["docs/changelog.md"], version())
+        options.notes.write_text(linked(text, "docs/", names()["repository"], f"v{version()}"), encoding="utf-8")
     if missing:
         return 1
-    print(f"{version} is ready: tag the commit v{version}, and hand out what is in dist/")
+    print(f"{version()} is ready: what is handed out is in dist/" + ("" if options.tag else f"; tag v{version()}"))
     return 0
 
 
-def complaints(project: dict[str, Any], changelog: str, version: str) -> Iterator[str]:
-    """Yields what a release lacks.
+def complaints(known: dict[str, str], pages: dict[str, str], release: str) -> Iterator[str]:
+    """Yields what the files lack for a release.
 
     Args:
-        project: The table ``project`` of ``pyproject.toml``.
-        changelog: Text of the changelog.
-        version: The version to release.
+        known: The names that the publisher fills in.
+        pages: Text of each page of ``UNPUBLISHED``.
+        release: The version to release.
     """
-    for author in project.get("authors", []):
-        if any(PLACEHOLDER.search(value) for value in author.values()):
-            yield f"authors in pyproject.toml: {author}"
-    for name, url in project.get("urls", {}).items():
-        if PLACEHOLDER.search(url):
-            yield f"address of {name} in pyproject.toml: {url}"
-    first = re.search(r"^## (\S+) \((.+)\)$", changelog, re.MULTILINE)
-    if first is None or first[1] != version:
-        yield f"the first section of docs/changelog.md is not {version}"
+    for name, value in known.items():
+        if PLACEHOLDER.search(value):
+            yield f"{name} in [tool.names] of pyproject.toml: {value}"
+    for page, text in UNPUBLISHED.items():
+        if text in pages[page]:
+            yield f"how to install it by name, in place of “{text}” in {page}"
+    first = re.search(r"^## (\S+) \((.+)\)$", pages["docs/changelog.md"], re.MULTILINE)
+    if first is None or first[1] != release:
+        yield f"the first section of docs/changelog.md is not {release}"
     elif first[2] == "unreleased":
-        yield f"the date of {version} in docs/changelog.md, in place of unreleased"
+        yield f"the date of {release} in docs/changelog.md, in place of unreleased"
+
+
+def notes(changelog: str, release: str) -> str:
+    """Returns the section of a release in the changelog, without its heading.
+
+    Raises:
+        ValueError: If the changelog has no such section.
+    """
+    found = re.search(rf"^## {re.escape(release)} \(.*\n((?:(?!## ).*\n?)*)", changelog, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"docs/changelog.md has no section {release}")
+    return found[1].strip() + "\n"
+
+
+def _complaints_of_git(wanted: str, tag: str | None) -> Iterator[str]:
+    """Yields what the repository lacks for a release that has a tag, or is to get one."""
+    if _output("git", "status", "--porcelain"):
+        yield "the working tree has changes that are not committed"
+    if tag is None and _output("git", "tag", "--list", wanted):
+        yield f"the tag {wanted} is there already: raise __version__ in kombu_delayq/__init__.py"
+    if tag not in (None, wanted):
+        yield f"the tag {tag} is not that of __version__ in kombu_delayq/__init__.py, which is {wanted}"
 
 
 def refused(wheel: Path) -> Iterator[str]:

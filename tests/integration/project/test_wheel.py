@@ -1,6 +1,7 @@
 """What is built for a release: the source distribution, and the wheel that is made from it."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -77,6 +78,10 @@ def test_what_is_built_has_the_version_and_every_file(built: tuple[Path, Path]) 
     in_wheel = set(ZipFile(wheel).namelist())
     page = "celery_ext/serve/page"
     assert in_wheel >= {f"{page}/templates/base.html", f"{page}/static/page.js", f"{page}/static/uplot/LICENSE"}
+    [metadata] = (ZipFile(wheel).read(name).decode() for name in in_wheel if name.endswith("/METADATA"))
+    addresses = re.findall(r"\]\(([^)#]+)", metadata) + re.findall(r"^Project-URL: \w+, (.+)$", metadata, re.MULTILINE)
+    assert addresses
+    assert all(address.startswith("https://") for address in addresses), "links of the index's page lead nowhere"
     scripts = {f"kombu_delayq/{path.relative_to(ROOT)}" for path in (ROOT / "lua").rglob("*.lua")}
     assert scripts == {name for name in in_wheel if name.endswith(".lua")}
     with tarfile.open(source) as archive:
