@@ -19,11 +19,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq status --watch": "What waits, again every 2 s",
         "delayq status orders --json": "One queue, for a script",
     },
-    "doctor": {
-        "celery -A shop delayq doctor": "All checks",
-        "celery -A shop delayq doctor --only clock --only eviction": "Two of them",
-        "celery -A shop delayq doctor --json | jq '.findings[].found'": "For a script",
-    },
     "list": {
         "delayq list orders": "The next 20 messages of a queue",
         "delayq list --due-to 1h --limit 0": "All that comes due in the next hour",
@@ -78,17 +73,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "transfer": {
         "celery -A shop delayq transfer": "For an app",
         "delayq transfer --also reports --metrics-port 9464": "With a queue of a JVM service, and metrics",
-    },
-    "serve": {
-        "delayq serve": "For this machine, to look at",
-        "delayq serve --host 0.0.0.0 --tokens tokens.json --allow-write": "For others, with tokens",
-    },
-    "tokens add": {"delayq tokens add grafana --action read --file tokens.json": "A token that may look"},
-    "tokens list": {"delayq tokens list --file tokens.json": "All of a file"},
-    "tokens remove": {"delayq tokens remove grafana --file tokens.json": "It is refused from now on"},
-    "demo": {
-        "delayq demo": "In this terminal",
-        "delayq demo --serve": "A page to play with",
     },
 }
 

@@ -14,18 +14,14 @@ from celery_ext.cli.commands.cancel import cancel
 from celery_ext.cli.commands.convert import convert
 from celery_ext.cli.commands.count import count
 from celery_ext.cli.commands.dead_letters import dead_letters
-from celery_ext.cli.commands.demo import demo
-from celery_ext.cli.commands.doctor import doctor
 from celery_ext.cli.commands.export import export
 from celery_ext.cli.commands.import_ import import_
 from celery_ext.cli.commands.list import list_
 from celery_ext.cli.commands.queues import queues
 from celery_ext.cli.commands.reschedule import reschedule
 from celery_ext.cli.commands.run_now import run_now
-from celery_ext.cli.commands.serve import serve
 from celery_ext.cli.commands.show import show
 from celery_ext.cli.commands.status import status
-from celery_ext.cli.commands.tokens import tokens
 from celery_ext.cli.commands.transfer import transfer
 from celery_ext.cli.completion import complete_whole_words
 from celery_ext.cli.group import EXAMPLES, SectionedGroup, add_examples, open_closed
@@ -53,14 +49,14 @@ def _refuse_app(context: click.Context, parameter: click.Parameter, given: str |
 
 
 _SECTIONS: dict[str, list[click.Command]] = {
-    "Look": [status, doctor, list_, count, show],
+    "Look": [status, list_, count, show],
     "Change": [cancel, reschedule, run_now, queues, dead_letters],
-    "Run": [transfer, serve, tokens, demo],
+    "Run": [transfer],
     "Mend": [convert, export, import_],
 }
 _BROUGHT = modules_of("command", but="cli")
 for module in _BROUGHT:
-    _SECTIONS[module.SECTION].append(module.COMMAND)
+    _SECTIONS[module.SECTION] += module.COMMANDS
 
 
 @click.group(

@@ -238,4 +238,4 @@ def _opened(broker: CliBroker) -> "Iterator[tuple[Connection, JournaledStore]]":
         yield connection, found
 
 
-COMMAND = journal
+COMMANDS = (journal,)

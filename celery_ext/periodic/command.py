@@ -115,4 +115,4 @@ def _iso(at_ms: int | None) -> str | None:
     return None if at_ms is None else iso_of(at_ms)
 
 
-COMMAND = periodic
+COMMANDS = (periodic,)

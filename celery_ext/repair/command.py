@@ -197,4 +197,4 @@ def _lines(findings: Findings, *, mended: bool) -> Iterator[str]:
             yield f"    {', '.join(map(escaped, ids))}{more}"
 
 
-COMMAND = repair
+COMMANDS = (repair,)

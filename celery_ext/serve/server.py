@@ -7,15 +7,19 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import ip_address
 from threading import current_thread, main_thread
 from types import FrameType
 
 import uvicorn
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.errors import DelayqError
+
+logger = logging.getLogger(__name__)
 
 #: How long requests under way may take when the server ends, in s.
 GRACE_S = 1
@@ -68,7 +72,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Takes a port.
+    """Takes a port. Connections wait until a server accepts them.
 
     Args:
         host: Name or address.
@@ -85,12 +89,13 @@ def listen(host: str, port: int) -> socket.socket:
         try:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             taken.bind(address)
+            taken.listen(BACKLOG)
         except BaseException:
             taken.close()
             raise
     except OSError as error:
         is_taken = port and error.errno in (errno.EADDRINUSE, errno.EACCES)
-        hint = "; give another --port, or 0 for any that is free" if is_taken else ""
+        hint = "; give another port, or 0 for any that is free" if is_taken else ""
         raise CannotServe(f"cannot listen on port {port} of {host}: {error.strerror}{hint}") from error
     return taken
 
@@ -173,3 +178,18 @@ class Server(uvicorn.Server):
         """Ends the server; the second signal does not wait for requests under way."""
         self.force_exit = self.should_exit
         self.should_exit = True
+
+
+def serve(application: Starlette, listening: socket.socket, on_ready: Callable[[str], object]) -> None:
+    """Serves until a signal comes.
+
+    Args:
+        application: What ``make_app`` has made.
+        listening: As of ``listen``.
+        on_ready: Called with the URL when the server accepts requests.
+    """
+    from celery_ext.serve.api.deliveries import stop_waiting  # brings in much that an exporter does not need
+
+    url = url_of(listening, application.state.serve.settings.root_path)
+    Server(application, on_ready=partial(on_ready, url), on_end=partial(stop_waiting, application)).serve_on(listening)
+    logger.info("the server on %s ended", url)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from redis.exceptions import NoPermissionError
 
-from celery_ext.cli.commands import doctor
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.doctor import all_checks
+from celery_ext.doctor import command as doctor
 from celery_ext.doctor.finding import Findings
 from celery_ext.doctor.subject import Subject
 from tests.support.commands.shell import run

@@ -121,7 +121,7 @@ def test_a_port_that_is_in_use_is_named(redis_server: PrivateRedis) -> None:
         said = fails("--port", port, broker=redis_server.url)
     assert said == (
         f"Error: cannot listen on port {port} of 127.0.0.1: Address already in use; "
-        "give another --port, or 0 for any that is free\n"
+        "give another port, or 0 for any that is free\n"
     )
 
 

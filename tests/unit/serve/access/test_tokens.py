@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from celery_ext.cli.commands.tokens import ACTIONS
 from celery_ext.cli.daemon import MODULES
 from celery_ext.serve.access.identity import Action
 from celery_ext.serve.access.tokens import (
@@ -175,11 +174,6 @@ def test_a_token_ends_when_its_time_is_over() -> None:
     now = datetime.now(UTC)
     for expires, over in ((None, False), (now + timedelta(minutes=1), False), (now, True)):
         assert Token("a", HASH, frozenset(), (), (), expires=expires).has_expired() is over
-
-
-def test_the_command_knows_all_actions() -> None:
-    """`delayq tokens add` offers each action, also where the server is not installed."""
-    assert list(ACTIONS) == list(Action)
 
 
 #: Runs ``delayq`` as it is where the extra is not installed.

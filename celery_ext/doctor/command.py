@@ -11,7 +11,18 @@ from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.group import Reader
 from celery_ext.cli.options import duration, json_option
 from celery_ext.cli.output import bad, escaped, fit_table, good, number_of, warning
-from celery_ext.doctor import ANSWERS_S, Finding, Level, NoSuchText, all_checks, examine, explain, id_of
+from celery_ext.doctor.checks import all_checks
+from celery_ext.doctor.examination import ANSWERS_S, examine
+from celery_ext.doctor.finding import Finding, Level, NoSuchText, explain, id_of
+
+SECTION = "Look"
+EXAMPLES = {
+    "doctor": {
+        "celery -A shop delayq doctor": "All checks",
+        "celery -A shop delayq doctor --only clock --only eviction": "Two of them",
+        "celery -A shop delayq doctor --json | jq '.findings[].found'": "For a script",
+    },
+}
 
 _COLOURS: dict[Level, Callable[[str], str]] = {
     Level.OK: good,
@@ -132,3 +143,6 @@ def _sum(findings: Sequence[Finding]) -> str:
         if counts[level]
     ]
     return f"\n{', '.join(parts)}"
+
+
+COMMANDS = (doctor,)

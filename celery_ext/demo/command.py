@@ -12,6 +12,13 @@ from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import NoRedisServer, PrivateRedis
 
+SECTION = "Run"
+EXAMPLES = {
+    "demo": {
+        "delayq demo": "In this terminal",
+        "delayq demo --serve": "A page to play with",
+    },
+}
 #: How long the workers may take to start, in s.
 START_S = 30.0
 
@@ -56,10 +63,9 @@ def _watch() -> None:
 def _serve() -> None:
     """Shows the page of a private broker. The user who started the demo may change everything there."""
     with needs_extra():
-        from celery_ext.serve import server as servers
+        from celery_ext.serve import server
         from celery_ext.serve.access import tokens
         from celery_ext.serve.access.identity import Action
-        from celery_ext.serve.api.deliveries import stop_waiting
         from celery_ext.serve.application import make_app
         from celery_ext.serve.service import ServeBroker
         from celery_ext.serve.settings import ServeSettings
@@ -81,10 +87,13 @@ def _serve() -> None:
         secret, path = tokens.new_secret(), redis.directory / "tokens.json"
         tokens.write_tokens(path, [tokens.Token("you", tokens.hash_of(secret), frozenset(Action), ("*",), ("*",))])
         broker = ServeBroker(feed.app, partial(feed.app.connection_for_read, transport=TRANSPORT))
-        application = make_app(broker, ServeSettings(allow_write=True, tokens=path))
-        listening = servers.listen("127.0.0.1", 0)
-        url = servers.url_of(listening)
-        ready = partial(click.echo, f"open {url}login#{secret}\nand log in; Ctrl-C ends the demo")
-        end = partial(stop_waiting, application)
+        settings = ServeSettings(allow_write=True, tokens=path)
         stack.enter_context(feed)
-        servers.Server(application, on_ready=ready, on_end=end).serve_on(listening)
+        server.serve(
+            make_app(broker, settings),
+            server.listen("127.0.0.1", 0),
+            lambda url: click.echo(f"open {url}login#{secret}\nand log in; Ctrl-C ends the demo"),
+        )
+
+
+COMMANDS = (demo,)
