@@ -63,19 +63,15 @@ def metrics(broker: CliBroker, queues: Sequence[str], host: str, port: int | Non
         yield
         return
     with needs_extra():
-        from celery_ext.serve.metrics import DelayqCollector, Exporter, without_queues
+        from celery_ext.serve.exporter import exporting
+        from celery_ext.serve.metrics import DelayqCollector, without_queues
         from celery_ext.serve.service import ServeBroker
     source = ServeBroker(broker.app or without_queues(), lambda: broker.connection(hurried=True))
     try:
-        exporter = Exporter(DelayqCollector(source, queues=queues), host, port)
-    except OSError as error:
-        raise click.ClickException(f"--metrics-port: cannot listen on {host}:{port}: {error.strerror}") from error
-    exporter.start()
-    logger.info("metrics at http://%s:%d/metrics", f"[{host}]" if ":" in host else host, exporter.port)
-    try:
-        yield
+        with exporting(DelayqCollector(source, queues=queues), host, port) as url:
+            logger.info("metrics at %smetrics", url)
+            yield
     finally:
-        exporter.close()
         source.close()
 
 

@@ -1,22 +1,16 @@
 """Metrics for Prometheus, the health of the server, and a figure for autoscalers."""
 
 import logging
-import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from http import HTTPStatus
 from math import ceil, inf
-from threading import Thread
 from typing import Any, Literal
-from urllib.parse import parse_qs
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import msgspec
 from celery import Celery
 from kombu.connection import Connection
 from kombu.exceptions import OperationalError
-from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError, ResponseError
@@ -140,81 +134,6 @@ def _like(patterns: Sequence[str]) -> Callable[[str], bool]:
     return lambda queue: not patterns or any(fnmatchcase(queue, pattern) for pattern in patterns)
 
 
-#: How long a client may take to send its request, and to read the answer, in s.
-PATIENCE_S = 10.0
-
-
-class Exporter:
-    """Serves the metrics of a broker from threads of this process.
-
-    Args:
-        collector: Reads the metrics, over a connection of its own.
-        host: Address to listen on.
-        port: Port to listen on; 0 for any that is free.
-
-    Raises:
-        OSError: The address cannot be used, or the port is in use.
-    """
-
-    def __init__(self, collector: DelayqCollector, host: str, port: int) -> None:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        kind = type("_FamilyServer", (_Server,), {"address_family": family})
-        self._server: WSGIServer = make_server(host, port, _app(collector), kind, _Handler)
-
-    @property
-    def port(self) -> int:
-        """The port on which it listens."""
-        return int(self._server.server_address[1])
-
-    def start(self) -> None:
-        """Starts to answer."""
-        Thread(target=self._server.serve_forever, name="delayq-metrics", daemon=True).start()
-
-    def close(self) -> None:
-        """Stops to answer, and frees the port."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def _app(collector: DelayqCollector) -> Callable[..., Iterable[bytes]]:
-    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        path, query = environ["PATH_INFO"], parse_qs(environ.get("QUERY_STRING", ""))
-        status, headers = HTTPStatus.OK, {"Content-Type": "text/plain"}
-        if environ["REQUEST_METHOD"] != "GET" or path not in ("/metrics", "/healthz"):
-            status, body = HTTPStatus.NOT_FOUND, b"GET /metrics or /healthz\n"
-        elif path == "/metrics":
-            found = collector.families(_like(query.get("queue", ())))
-            body, headers = answer(found, environ.get("HTTP_ACCEPT", ""), environ.get("HTTP_ACCEPT_ENCODING", ""))
-        else:
-            status, health = health_of(collector.broker, needs_leader="required" in query.get("leader", ()))
-            body, headers = msgspec.json.encode(health), {"Content-Type": "application/json"}
-        start_response(f"{status.value} {status.phrase}", [*headers.items(), ("Content-Length", str(len(body)))])
-        return [body]
-
-    return app
-
-
-class _Server(ThreadingWSGIServer):
-    def server_bind(self) -> None:
-        """Binds without asking a name server for the name of this host, which may take long."""
-        socket.socket.setsockopt(self.socket, socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
-
-
-class _Handler(WSGIRequestHandler):
-    timeout = PATIENCE_S
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Logs nothing: one line for each scrape would hide the worker's own."""
-
-    def address_string(self) -> str:
-        """Returns the address of the client, without asking a name server for its name."""
-        return str(self.client_address[0])
-
-
 def routes() -> list[ActionRoute]:
     """Returns the routes of this part."""
     about = "Count the work of queues that is ready, or due soon, for an autoscaler."
@@ -248,7 +167,7 @@ class HealthAnswer(msgspec.Struct):
     leader: bool | None
 
 
-def health_of(broker: ServeBroker, *, needs_leader: bool) -> tuple[HTTPStatus, HealthAnswer]:
+def health_of(broker: ServeBroker, *, needs_leader: bool) -> tuple[int, HealthAnswer]:
     """Asks Redis for the leader; one round trip. A cluster is up while any of its nodes answers."""
     try:
         store = broker.store.aside()
@@ -260,8 +179,8 @@ def health_of(broker: ServeBroker, *, needs_leader: bool) -> tuple[HTTPStatus, H
             broker.lost()  # the next probe may reach another broker of a failover list
         is_up, leads = False, None
     if is_up and (leads or not needs_leader):
-        return HTTPStatus.OK, HealthAnswer("ok", is_up, leads)
-    return HTTPStatus.SERVICE_UNAVAILABLE, HealthAnswer("failing", is_up, leads)
+        return 200, HealthAnswer("ok", is_up, leads)
+    return 503, HealthAnswer("failing", is_up, leads)
 
 
 def healthz(request: Request) -> Response:

@@ -15,7 +15,7 @@ from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import READING, Action, Caller
 from celery_ext.serve.application import make_app
-from celery_ext.serve.metrics import Exporter
+from celery_ext.serve.exporter import exporting
 from celery_ext.serve.service import ServeBroker
 from celery_ext.serve.settings import ServeSettings
 from kombu_delayq.store import DelayStore
@@ -79,13 +79,9 @@ def test_metrics_of_some_queues_can_be_asked_for(get: Get, store: DelayStore) ->
     assert queues("/metrics?queue=orders-*") == {"orders-1", "orders-2"}
     assert queues("/metrics?queue=orders-1&queue=mails") == {"orders-1", "mails"}
     assert queues("/metrics?queue=orders-1&queue=mails", by="orders") == {"orders-1"}
-    exporter = Exporter(collector_of(store), "127.0.0.1", 0)
-    exporter.start()
-    try:
-        found = ask(f"http://127.0.0.1:{exporter.port}", "/metrics?queue=orders-*").text
+    with exporting(collector_of(store), "127.0.0.1", 0) as url:
+        found = ask(url, "/metrics?queue=orders-*").text
         assert {key[1] for key in series_in(found) if key[0] == "delayed_messages"} == {"orders-1", "orders-2"}
-    finally:
-        exporter.close()
 
 
 def test_many_metrics_go_compressed(get: Get, store: DelayStore) -> None:
