@@ -24,6 +24,7 @@ from celery_ext.journal import errors as journal_errors
 from celery_ext.spark import errors as spark_errors
 from celery_ext.spark import options as spark_options
 from kombu_delayq import errors, urls
+from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.message import once
 from kombu_delayq.options import Options
@@ -81,7 +82,7 @@ def _as_spark_has_it(value: object) -> str:
 def keys() -> Lines:
     """Yields a row for each key and channel, which are those members whose docstring begins with a type."""
     yield from _table("name", "holds")
-    for names in (Keys(), *(kind(Keys()) for kind in key_names())):
+    for names in (Keys(), SlotKeys(), *(kind(Keys()) for kind in key_names())):
         for name, member in vars(type(names)).items():
             holds = inspect.getdoc(member) or ""
             if not _TYPE.match(holds):

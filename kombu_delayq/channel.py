@@ -34,7 +34,6 @@ from kombu_delayq.message import (
 from kombu_delayq.options import Options
 from kombu_delayq.publish_batch import DelayedPublishBatch
 from kombu_delayq.redis import (
-    OF_ONE_SERVER,
     TRANSFER_CONNECTIONS,
     FollowingPool,
     check_writes,
@@ -125,8 +124,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     _store: DelayStore | None = None
     #: The client of kombu's commands, which any thread may use.
     _commands: redis.Redis | None = None
-    #: Errors of Redis that end a connection, because the same server would refuse what follows.
-    _refusals = OF_ONE_SERVER
     _version_checked = False
     #: Names the keys of this broker.
     key_names = Keys()
@@ -141,8 +138,8 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             broker = self._broker
             try:
                 check_writes(broker, lambda: self.client, self.unacked_key)
-                self._transport().look_at_server(self.client, self.global_keyprefix)
-                self.key_names = self._use_slots() if self.has_slots else self._plain_names()
+                server = self._transport().look_at_server(self.client, self.global_keyprefix)
+                self.key_names = server.key_names(self)
             except BaseException:
                 self.close()
                 raise
@@ -163,11 +160,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         if self._store is None or self._store.client.connection_pool is not pool:
             self._store = connect_store(self, pool)
         return self._store
-
-    @property
-    def has_slots(self) -> bool:
-        """Whether the keys of this broker are in the hash slots of Redis Cluster."""
-        return self.connection is not None and bool(self.connection.slots)
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         # kombu makes one for each message, which takes a tenth of the time of publishing it.
@@ -280,21 +272,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     def _q_for_pri(self, queue: str, pri: int) -> str:
         return self.key_names.in_slot_of(queue, str(super()._q_for_pri(queue, pri)))
 
-    def _plain_names(self) -> Keys:
-        names = self.unacked_key, self.unacked_index_key, self.unacked_mutex_key
-        return Keys(self.global_keyprefix, 0, self.sep, *names)
-
-    def _use_slots(self) -> Keys:
-        """Gives keys of kombu's that commands use together one hash slot, before anything is written."""
-        # What consumers of ordinary queues hold is kept by the store, queue by queue; here is what kombu itself keeps,
-        # such as messages of fanouts.
-        self.unacked_key, self.unacked_index_key = "{unacked}", "{unacked}_index"
-        self.unacked_mutex_key = "{unacked}_mutex"
-        for name in ("keyprefix_queue", "keyprefix_binding_permanent", "keyprefix_binding_deadlines"):
-            if hasattr(self, name):  # the last two are new in kombu 5.7
-                setattr(self, name, str(getattr(self, name)).replace("_kombu.binding", "{_kombu.binding}", 1))
-        return Keys(self.global_keyprefix, 0, self.sep, slots=True)
-
     def _next_delivery_tag(self) -> str:
         # A random UUID like kombu's, in a third of the time.
         return uuid_of(os.urandom(16).hex())
@@ -347,8 +324,8 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             self.store.queues.delete(queue)
 
     def _size(self, queue: str) -> int:
-        # kombu counts in a transaction, which no node runs while the slot of the queue is between two nodes.
-        return self.store.fetching.ready([queue])[0] if self.has_slots else int(super()._size(queue))
+        # kombu counts in a transaction, which no node of a cluster runs while the slot of the queue moves.
+        return self.store.fetching.ready([queue])[0]
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
         # kombu's own method asks for names without the prefix, which are another app's, and in slots not in one slot.
@@ -359,8 +336,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         params = dict(super()._connparams(asynchronous=asynchronous))
         if params["socket_timeout"] is None and "socket_timeout" not in self.connection.client.transport_options:
             params["socket_timeout"] = Options.late_answer_s
-        noticing = noticing_demotion(params["connection_class"], self._note_refusal, self._refusals)
-        params["connection_class"] = noticing
+        params["connection_class"] = self._noticing(params["connection_class"])
         return params
 
     def _transport(self) -> Any:
@@ -374,6 +350,10 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
     @cached_property
     def _broker(self) -> str:
         return str(self._transport().broker)
+
+    def _noticing(self, connection_class: type[Any]) -> type[Any]:
+        """Returns a class of connections that end when the server refuses what follows, too."""
+        return noticing_demotion(connection_class, self._note_refusal)
 
     def _note_refusal(self) -> None:
         note_refusal(self._broker)

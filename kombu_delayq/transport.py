@@ -1,6 +1,6 @@
 """The Kombu transport: stock Redis, except that delayed messages wait in the store until they are due."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import signature
 from math import inf
@@ -16,9 +16,9 @@ from kombu.utils.imports import symbol_by_name
 from kombu_delayq import hooks, options, urls
 from kombu_delayq.channel import DelayedChannel, connect_store
 from kombu_delayq.consume import ANSWER_S, Consumer, DelayedPoller, Fetcher, Heartbeat
-from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
-from kombu_delayq.redis import FollowingPool, have_slots, primaries, wait_at_most
+from kombu_delayq.redis import FollowingPool, wait_at_most
 from kombu_delayq.store import Keys
+from kombu_delayq.text import as_text
 from kombu_delayq.transfer import TransferWorker
 
 logger = get_logger(__name__)
@@ -46,6 +46,30 @@ class SentinelChannel(DelayedChannel, stock.SentinelChannel):
     def leaves_primary(self) -> bool:
         """Whether this consumer is at a primary that the Sentinels no longer name."""
         return bool(self.active_queues) and self.async_pool.follow()
+
+
+class Server:
+    """How a transport and its channels use its server. A server with hash slots has a class of its own.
+
+    Args:
+        client: A client of the server.
+    """
+
+    #: What fetches messages for a channel.
+    fetcher_class: type[Any] = Fetcher
+
+    def __init__(self, client: Any = None) -> None: ...
+
+    def check(self, options: options.Options) -> None:
+        """Raises InvalidOptions for an option that cannot be used there."""
+
+    def check_brpop(self, reason: object) -> None:
+        """Raises InvalidOptions where messages cannot be consumed in kombu's own way, with the reason for that."""
+
+    def key_names(self, channel: Any) -> Keys:
+        """Returns the names of keys for a channel."""
+        names = channel.unacked_key, channel.unacked_index_key, channel.unacked_mutex_key
+        return Keys(channel.global_keyprefix, 0, channel.sep, *names)
 
 
 #: Parameters that the query of a socket's URL may have. Source: kombu.transport.redis.Channel._connparams
@@ -90,11 +114,11 @@ class DelayedTransport(_Transport):
         self.consumer = Consumer(partial(_consumed, ref(self)))
         self.fetches = self.options.consume == "reliable"
         self._heartbeat: Heartbeat | None = None
-        self.slots: bool | None = None
+        self.server: Server | None = None
         hooks.expect_worker()
 
-    def look_at_server(self, client: Any, prefix: str) -> None:
-        """Finds out, once a connection, whether the broker keeps keys in the hash slots of Redis Cluster.
+    def look_at_server(self, client: Any, prefix: str) -> Server:
+        """Finds out, once a connection, which kind of server the broker is, and returns that.
 
         Args:
             client: A client of the broker.
@@ -104,25 +128,12 @@ class DelayedTransport(_Transport):
             InvalidOptions: An option cannot be used there.
             InvalidBrokerURL: The broker is one node of several, of which this transport knows nothing.
         """
-        if self.slots is None:
+        if self.server is None:
             keys = Keys(prefix)
-            self.slots = have_slots(client, keys.queues, keys.due("unacked"))
-            if self.slots and (count := primaries(client)) > 1:
-                self.slots = None
-                raise InvalidBrokerURL(
-                    f"the broker is one of {count} nodes of a Redis Cluster; write delayq+cluster://…, with TLS "
-                    "delayqs+cluster://…, and name this node or any other"
-                )
-        if self.slots and self.options.consume == "brpop":
-            raise InvalidOptions(
-                "consume='brpop' cannot be used in Redis Cluster: it reads several lists in one command, which are in "
-                "different hash slots there; leave consume='reliable'"
-            )
-
-    @property
-    def fetcher_class(self) -> type[Fetcher]:
-        """What fetches messages for a channel."""
-        return symbol_by_name(urls.QUEUE_FETCHERS) if self.slots else Fetcher
+            has_slots = _has_slots(client, keys.queues, keys.due("unacked"))
+            self.server = (symbol_by_name(urls.SLOT_SERVER) if has_slots else Server)(client)
+        self.server.check(self.options)
+        return self.server
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
         """Returns the broker as the URL that stock tools know, by default without its password."""
@@ -249,3 +260,26 @@ def _consumed(transport: Callable[[], DelayedTransport | None]) -> set[str]:
     """Returns the names of the queues that a transport consumes."""
     found = transport()
     return set() if found is None else set().union(*(channel.active_queues for channel in list(found.channels)))
+
+
+def _has_slots(client: redis.Redis, *apart: str) -> bool:
+    """Whether a server keeps keys in hash slots, be it one of many nodes or a single one.
+
+    Such a server refuses commands and scripts whose keys are in different slots. Managed services enforce that also
+    where they show one node only. Some of them do not call themselves a cluster, so a command is tried as well.
+
+    Args:
+        client: A plain Redis client.
+        apart: Two keys in different slots.
+    """
+    try:
+        client.execute_command("EVAL", "return 0", len(apart), *apart)  # each user of a broker has this right
+    except redis.ResponseError as error:
+        if "CROSSSLOT" in f"{type(error).__name__.upper()} {error}":
+            return True
+    try:
+        found = client.execute_command("HELLO")
+    except redis.ResponseError:  # unknown, or renamed by the server
+        return False
+    fields = found if isinstance(found, Mapping) else dict(zip(found[::2], found[1::2], strict=True))
+    return {as_text(name): value for name, value in fields.items()}.get("mode") in (b"cluster", "cluster")

@@ -31,7 +31,7 @@ SENTINEL = "kombu_delayq.transport:SentinelTransport"
 #: The dotted path of the transport for a cluster.
 CLUSTER = "kombu_delayq.cluster:Transport"
 #: That of what fetches messages where keys are in hash slots, also of one server.
-QUEUE_FETCHERS = "kombu_delayq.cluster:QueueFetchers"
+SLOT_SERVER = "kombu_delayq.cluster:SlotServer"
 
 
 class Scheme(NamedTuple):

@@ -205,7 +205,7 @@ class Leadership:
         return True
 
     def _offered(self) -> set[str]:
-        if not self._store.keys.slots:  # there all have one marker
+        if self._store.keys.groups is None:  # all have one marker
             return set()
         return {queue for queue, size in self._store.journal.sizes().items() if size.offered}
 
@@ -252,8 +252,8 @@ class Leadership:
         return all(one.word == "elected" for one in self._elect(groups, epoch, anew=True).values())
 
     def _beside_data(self, groups: Collection[str]) -> set[str]:
-        """Returns those that have messages beside their markers: in a cluster all but ``ALL``."""
-        return set(groups) - {ALL} if self._store.keys.slots else set(groups)
+        """Returns those that have messages beside their markers: where queues have their own, all but ``ALL``."""
+        return set(groups) if self._store.keys.groups is None else set(groups) - {ALL}
 
     def _catch_up(self, ahead: Mapping[str, Election]) -> None:
         """Lets the journal go on where markers are."""

@@ -258,7 +258,7 @@ def work_of(store: DelayStore, queues: list[str], ahead_s: float) -> Work:
     for stats in found.values():
         if stats.error:
             detail = f"queue {stats.queue!r} cannot be counted: {stats.error}"
-            raise unavailable(detail) if stats.is_away else Problem(502, detail, "broker-refuses")
+            raise unavailable(detail) if stats.is_passing else Problem(502, detail, "broker-refuses")
     horizon_ms = max(stats.now_ms for stats in found.values()) + ahead_s * 1000
     counts = store.figures.due_counts(queues, [-inf, horizon_ms])
     limited, paused = store.figures.counts(queues), store.unless_away(store.aside().fetching.paused) or {}

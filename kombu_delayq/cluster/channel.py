@@ -17,7 +17,7 @@ from kombu_delayq.cluster.client import ClusterClient, ClusterPool, PrefixedClie
 from kombu_delayq.cluster.pool import LATE_S
 from kombu_delayq.cluster.pubsub import ClusterPubSub
 from kombu_delayq.consume import FetchedQoS
-from kombu_delayq.redis import OF_REPLICA, TRANSFER_CONNECTIONS, is_full
+from kombu_delayq.redis import OF_REPLICA, TRANSFER_CONNECTIONS, is_full, noticing_demotion
 from kombu_delayq.text import readable
 
 logger = get_logger(__name__)
@@ -68,8 +68,6 @@ class ClusterChannel(DelayedChannel, stock.Channel):
     direct exchange by its name. So while their node is away or full, bindings of both are noted later.
     """
 
-    #: A node that says that the cluster is down may mean one slot alone.
-    _refusals = OF_REPLICA
     keyprefix_fanout: str
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -217,5 +215,7 @@ class ClusterChannel(DelayedChannel, stock.Channel):
             return partial(PrefixedClient, global_keyprefix=self.global_keyprefix)
         return ClusterClient
 
-    def _note_refusal(self) -> None:
-        """Does nothing: one node that takes no writes ends no connection, and another one takes its place."""
+    def _noticing(self, connection_class: type[Any]) -> type[Any]:
+        # A node that says that the cluster is down may mean one slot alone. One that takes no writes ends no connection
+        # of the others, and another one takes its place.
+        return noticing_demotion(connection_class, lambda: None, OF_REPLICA)

@@ -10,7 +10,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from kombu_delayq.redis import Command, scripts, slot_of_key
+from kombu_delayq.cluster.slots import slot_of_key
+from kombu_delayq.redis import Command, scripts
 from kombu_delayq.text import as_bytes, as_text
 
 #: Commands without a key, by their first word.

@@ -9,7 +9,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.cluster.pool import NodePools
-from kombu_delayq.redis import SLOTS, slot_of_key
+from kombu_delayq.cluster.slots import SLOTS, slot_of_key
 from kombu_delayq.store import Memory, StorePart
 from kombu_delayq.text import as_text
 
@@ -110,7 +110,7 @@ class Nodes(StorePart):
 
     def slot_of(self, queue: str) -> int | None:
         """Returns the hash slot of a queue; None on a server without slots."""
-        return slot_of_key(self._client.ready(queue)[0]) if self._keys.slots else None
+        return slot_of_key(self._client.ready(queue)[0]) if self._keys.groups is not None else None
 
     def place_of(self, queue: str, cluster: Cluster | None) -> Place:
         """Returns where a queue lives.
@@ -133,7 +133,7 @@ class Nodes(StorePart):
         Raises:
             redis.exceptions.ConnectionError: No node answers.
         """
-        if not self._keys.slots:
+        if self._keys.groups is None:
             return None
         found = _Answers()
         for name, client in self._client.pool.clients(replicas=True).items():

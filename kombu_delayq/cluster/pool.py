@@ -11,10 +11,20 @@ from weakref import WeakValueDictionary
 import redis
 from redis import cluster
 from redis.connection import Connection, SSLConnection
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    ClusterDownError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from kombu_delayq.cluster.slots import slot_of_key
 from kombu_delayq.cluster.topology import ASK_S, Node, Topology
-from kombu_delayq.redis import OF_USE, is_of_node, slot_of_key
+from kombu_delayq.redis import OF_USE, passes
 
 #: How long a command waits for a node that can run it, in s: by default, and where other queues have to be served
 #: meanwhile. The caller may try again.
@@ -80,8 +90,16 @@ class NodePools(redis.ConnectionPool):
             pool.max_connections = max(pool.max_connections, most)
 
     def is_partial(self, error: object) -> bool:
-        """Whether an error says only that a node is away at the moment, while others may answer."""
-        return isinstance(error, self.partial_errors) and is_of_node(error)
+        """Whether an error says only that a node is away, or has not the slot, at the moment, while others may answer.
+
+        Any other error would be that of every node.
+        """
+        if isinstance(error, ResponseError) and not isinstance(error, OSError):
+            # MOVED is an AskError.
+            return passes(error) or isinstance(error, (AskError, TryAgainError, ClusterDownError, ReadOnlyError))
+        return isinstance(error, self.partial_errors) and not isinstance(
+            error, (AuthenticationError, AuthorizationError)
+        )
 
     def hurry(self, retry_s: float = SHORT_RETRY_S) -> None:
         """Lets no command wait for long, because queues of other nodes are served as well."""

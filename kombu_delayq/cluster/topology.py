@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
+from kombu_delayq.cluster.slots import SLOTS
 from kombu_delayq.errors import InvalidBrokerURL
-from kombu_delayq.redis import SLOTS, NotReached
+from kombu_delayq.redis import NotReached
 from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)

@@ -8,6 +8,7 @@ from typing import Any
 from kombu_delayq import transport as one_server
 from kombu_delayq.cluster.channel import ClusterChannel
 from kombu_delayq.cluster.pool import shared_topology
+from kombu_delayq.cluster.server import SlotServer
 from kombu_delayq.cluster.topology import Node, Topology
 from kombu_delayq.consume import DelayedPoller
 from kombu_delayq.urls import addresses_of
@@ -58,7 +59,7 @@ class Transport(one_server.Transport):
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
-        self.slots = True
+        self.server = SlotServer()
 
     @cached_property
     def seeds(self) -> list[Node]:

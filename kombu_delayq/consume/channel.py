@@ -18,7 +18,6 @@ from kombu_delayq.consume.early import EarlyMessages
 from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.qos import FetchedQoS
-from kombu_delayq.errors import InvalidOptions
 from kombu_delayq.message import FORMATS
 
 logger = get_logger(__name__)
@@ -74,7 +73,7 @@ class ConsumingChannel(_Channel):
     def fetcher(self) -> Fetcher:
         """Fetches messages for the consumers of this channel; in hash slots by one fetcher for each queue."""
         transport = self._transport()
-        made: Fetcher = transport.fetcher_class(self, transport.cycle)
+        made: Fetcher = transport.server.fetcher_class(self, transport.cycle)
         return made
 
     def is_durable(self, queue: str) -> bool:
@@ -149,10 +148,7 @@ class ConsumingChannel(_Channel):
         Raises:
             InvalidOptions: In hash slots there is no other way.
         """
-        if self.has_slots:
-            raise InvalidOptions(
-                f"messages cannot be consumed, and in Redis Cluster there is no other way, because {reason}"
-            )
+        self.connection.server.check_brpop(reason)
         self.connection.fetches = False
         self.fetcher.drop()
         logger.warning("messages are consumed in kombu's own way, as with consume='brpop', because %s", reason)

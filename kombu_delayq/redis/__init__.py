@@ -21,7 +21,6 @@ from kombu_delayq.redis.connections import (
 )
 from kombu_delayq.redis.errors import (
     NOT_RUN,
-    OF_ONE_SERVER,
     OF_REPLICA,
     PASSING_S,
     NotPrimary,
@@ -30,7 +29,6 @@ from kombu_delayq.redis.errors import (
     clears,
     is_denied,
     is_full,
-    is_of_node,
     is_wrong_type,
     note_refusal,
     noticing_demotion,
@@ -56,16 +54,13 @@ from kombu_delayq.redis.operations import (
     operation,
 )
 from kombu_delayq.redis.sentinel import FollowingPool
-from kombu_delayq.redis.slots import SLOTS, have_slots, primaries, slot_of_key
 
 __all__ = [
     "BACKOFF_S",
     "NOT_RUN",
-    "OF_ONE_SERVER",
     "OF_REPLICA",
     "OF_USE",
     "PASSING_S",
-    "SLOTS",
     "TRANSFER_CONNECTIONS",
     "Args",
     "Backoff",
@@ -96,10 +91,8 @@ __all__ = [
     "clears",
     "close_pool",
     "connected_at",
-    "have_slots",
     "is_denied",
     "is_full",
-    "is_of_node",
     "is_wrong_type",
     "make_room",
     "note_refusal",
@@ -109,9 +102,7 @@ __all__ = [
     "packed_commands",
     "passes",
     "pool_of",
-    "primaries",
     "raise_as_lost",
-    "slot_of_key",
     "time_ms",
     "wait_at_most",
     "wrong_type",

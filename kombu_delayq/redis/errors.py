@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any
 from redis import Redis
 from redis.connection import Connection
 from redis.exceptions import (
-    AskError,
-    AuthenticationError,
-    AuthorizationError,
     BusyLoadingError,
     ClusterDownError,
     MasterDownError,
@@ -43,9 +40,6 @@ _PASSING = re.compile(r"(.*(caused error: | -))?(BUSY|MISCONF) ")
 
 #: Errors of a replica: for a write; for any command while its primary is down. redis-py cuts the codes off their texts.
 OF_REPLICA: tuple[type[ResponseError], ...] = (ReadOnlyError, MasterDownError)
-#: Those of the only Redis that one knows. If it has hash slots it refuses all commands for 2 s after its start, and
-#: while its cluster has lost too many nodes.
-OF_ONE_SERVER = (*OF_REPLICA, ClusterDownError)
 #: Other errors of a Redis that takes no writes, by text: Redis 6.2 has the codes inside the text of a script's error;
 #: UNBLOCKED ends a BRPOP when a primary becomes a replica; NOREPLICAS refuses a write while ``min-replicas-to-write``
 #: is not met.
@@ -138,14 +132,15 @@ class _NoticesDemotion(_Connection):
 def noticing_demotion(
     connection_class: type[Any],
     on_refusal: Callable[[], object],
-    refusals: tuple[type[ResponseError], ...] = OF_ONE_SERVER,
+    refusals: tuple[type[ResponseError], ...] = (*OF_REPLICA, ClusterDownError),
 ) -> type[Any]:
     """Returns a class of connections that end when Redis refuses a write because it is not the primary, or is down.
 
     Args:
         connection_class: The class to extend.
         on_refusal: Called when Redis refuses.
-        refusals: The errors that are a refusal.
+        refusals: The errors that are a refusal; by default those of the only Redis that one knows. If it has hash slots
+            it refuses all commands for 2 s after its start, and while its cluster has lost too many nodes.
     """
     members = {"on_refusal": staticmethod(on_refusal), "refusals": refusals}
     return type(connection_class.__name__, (_NoticesDemotion, connection_class), members)
@@ -182,17 +177,6 @@ def is_denied(reply: Any) -> bool:
 def passes(reply: Any) -> bool:
     """Whether a reply is an error that passes without anybody's connecting again. The command was not run."""
     return isinstance(reply, ResponseError) and _PASSING.match(str(reply)) is not None
-
-
-def is_of_node(error: Exception) -> bool:
-    """Whether an error of the Redis client says only that a node is away, or has not the slot, at the moment.
-
-    Otherwise the same command would fail at every node.
-    """
-    if isinstance(error, ResponseError) and not isinstance(error, OSError):
-        # MOVED is an AskError.
-        return passes(error) or isinstance(error, (AskError, TryAgainError, ClusterDownError, ReadOnlyError))
-    return not isinstance(error, (AuthenticationError, AuthorizationError))
 
 
 def is_full(reply: Any) -> bool:

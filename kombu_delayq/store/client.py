@@ -191,9 +191,8 @@ class StoreClient(RedisCommands):
 
     def slot_groups(self) -> list[str]:
         """Returns the names of all slot groups: one, or in a cluster one for each queue that has or had consumers."""
-        if not self.keys.slots:
-            return [""]
-        return sorted(map(as_text, self.redis.smembers(self.keys.consumed_queues)))
+        noted = self.keys.groups
+        return [""] if noted is None else sorted(map(as_text, self.redis.smembers(noted)))
 
     def wake(self, queue: str, layout: str | None = None) -> str:
         """Returns the channel that announces a queue's new heads, by default in the store's own layout."""

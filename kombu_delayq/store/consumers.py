@@ -88,8 +88,9 @@ class Consumers(StorePart):
 
     def note_queues(self, queues: Collection[str]) -> None:
         """Notes queues that are consumed, so that ``slot_groups`` has theirs; the only one needs no note."""
-        if noted := sorted({*map(self._keys.slot_group, queues)} - {""}):
-            self._client.ask("SADD", self._keys.consumed_queues, *noted)
+        noted, groups = self._keys.groups, {*map(self._keys.slot_group, queues)} - {""}
+        if noted and groups:
+            self._client.ask("SADD", noted, *sorted(groups))
 
     def drop_idle(self, queues: Sequence[str]) -> list[str]:
         """Makes slot groups unknown that had consumers and have none any more, and of which nothing is in hand.
@@ -103,9 +104,9 @@ class Consumers(StorePart):
         Returns:
             Those that are unknown now.
         """
-        noted, queues = self._keys.consumed_queues, list(filter(None, queues))
+        noted, queues = self._keys.groups, list(filter(None, queues))
         idle = [queue for queue, is_used in zip(queues, self._are_consumed(queues), strict=True) if not is_used]
-        if not idle:
+        if noted is None or not idle:
             return []
         self._client.ask("SREM", noted, *idle)
         back = [queue for queue, is_used in zip(idle, self._are_consumed(idle), strict=True) if is_used]

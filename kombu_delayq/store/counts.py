@@ -9,7 +9,7 @@ from time import time
 from typing import Any
 
 from kombu_delayq.message import Message, eta_of, later, ready_since_s
-from kombu_delayq.redis import checked, is_of_node
+from kombu_delayq.redis import checked
 from kombu_delayq.text import as_text
 
 #: What somebody can do to messages: the names of the operations that ``QueueCounts.operations`` counts.
@@ -56,7 +56,7 @@ class QueueStats:
         beside: How many of the delayed messages wait beside Redis alone.
         ready_since_ms: Since when the oldest ready message could have been consumed, ms since the epoch: of those that
             are next, one in the list of each priority. None if none is ready, or if no message says it.
-        is_away: Whether the error says only that the node of the queue is away, or has not its slot, at the moment.
+        is_passing: Whether the error passes, such as that of a node of a cluster that is away.
     """
 
     queue: str
@@ -68,7 +68,7 @@ class QueueStats:
     error: str = ""
     beside: int = 0
     ready_since_ms: float | None = None
-    is_away: bool = False
+    is_passing: bool = False
 
     @property
     def overdue_ms(self) -> float:
@@ -95,9 +95,9 @@ class QueueStats:
         return cls(queue, float(now), delayed, ready, overdue, due_ms, ready_since_ms=since_ms)
 
     @classmethod
-    def uncounted(cls, queue: str, error: Exception) -> "QueueStats":
+    def uncounted(cls, queue: str, error: Exception, *, is_passing: bool = False) -> "QueueStats":
         """Returns the numbers of a queue that cannot be counted."""
-        return cls(queue, 0.0, 0, 0, 0, None, error=str(error), is_away=is_of_node(error))
+        return cls(queue, 0.0, 0, 0, 0, None, error=str(error), is_passing=is_passing)
 
 
 class QueueWaits:

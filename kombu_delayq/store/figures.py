@@ -8,7 +8,7 @@ from typing import Any
 from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message import pages
-from kombu_delayq.redis import Args, Call, Command, ListKeys, ZSetKey, operation
+from kombu_delayq.redis import Args, Call, Command, ListKeys, ZSetKey, operation, passes
 from kombu_delayq.store.client import count_minute
 from kombu_delayq.store.counts import BUCKET_FIELDS, QueueCounts, QueueStats, counts_of
 from kombu_delayq.store.fetching import HeldKeys
@@ -48,7 +48,7 @@ class Figures(StorePart):
         """
         client = self._client
         replies = self._run_each([stats(due=client.due(queue), ready=client.ready(queue)) for queue in queues])
-        return [_stats(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
+        return [self._stats(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
 
     def count_minute(self, found: Mapping[str, Mapping[Any, int]]) -> dict[str, Exception]:
         """Counts what has become of messages; one round trip.
@@ -135,10 +135,10 @@ class Figures(StorePart):
 
         Args:
             most: How many messages to look at, about; those that are held for longest come first. A cluster counts all,
-                in one round trip a node, because it keeps them by queue.
+                in one round trip a node, because each queue has its own key.
         """
         found = Counter[str]()
-        if self._keys.slots:
+        if self._keys.groups is not None:
             queues = self._client.slot_groups()
             counts = self._client.send([("HLEN", self._keys.unacked(queue)) for queue in queues])
             found.update(dict(zip(queues, counts, strict=True)))
@@ -165,6 +165,11 @@ class Figures(StorePart):
         for tail, count in zip(rows[0::2], rows[1::2], strict=True):
             found[_name_in(tail)] += count
         return looked, found
+
+    def _stats(self, queue: str, reply: Any) -> QueueStats:
+        if isinstance(reply, Exception):
+            return QueueStats.uncounted(queue, reply, is_passing=passes(reply) or self._client.pool.is_partial(reply))
+        return QueueStats.of(queue, reply)
 
     def _run_each(self, calls: Sequence[Call[Any]]) -> list[Any]:
         """Runs a script for each call. Errors of single queues are among the replies.
@@ -196,12 +201,6 @@ class Figures(StorePart):
 
 def _read(reply: Any, missing: Any) -> Any:
     return missing if reply is None or isinstance(reply, Exception) else reply
-
-
-def _stats(queue: str, reply: Any) -> QueueStats:
-    if isinstance(reply, Exception):
-        return QueueStats.uncounted(queue, reply)
-    return QueueStats.of(queue, reply)
 
 
 def _name_in(tail: Any) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 from kombu.transport.redis import Channel
 
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
-from kombu_delayq.redis import slot_of_key
 
 #: For how long minutes are kept, in h: those of a day are whole.
 MINUTES_KEPT_H = 25
@@ -33,8 +32,6 @@ class Keys:
         unacked_key: kombu's option of this name.
         unacked_index_key: kombu's option of this name.
         unacked_mutex_key: kombu's option of this name.
-        slots: Whether Redis keeps keys in the hash slots of Redis Cluster. Then kombu's lists of a queue share a slot,
-            and what consumers hold is kept queue by queue.
     """
 
     prefix: str = ""
@@ -43,28 +40,25 @@ class Keys:
     unacked_key: str = "unacked"
     unacked_index_key: str = "unacked_index"
     unacked_mutex_key: str = "unacked_mutex"
-    slots: bool = False
 
     def in_slot_of(self, queue: str, name: str) -> str:
-        """Returns the name of one of a queue's lists without the prefix.
-
-        Args:
-            queue: Name of the queue.
-            name: Name of the list as stock kombu has it. In a cluster, a list that is not the first one gets the hash
-                tag of the queue.
-        """
-        if not self.slots or name == queue:
-            return name
-        return self._tagged(queue) + name.removeprefix(queue)
+        """Returns the name of one of a queue's lists, without the prefix, by the name that stock kombu has for it."""
+        return name
 
     def slot_group(self, queue: str) -> str:
-        """Returns the name of a queue's slot group: the queue itself in hash slots, else an empty text for all queues.
+        """Returns the name of a queue's slot group: an empty text for all queues, or the queue itself.
 
-        kombu keeps what consumers hold in one pair of keys for all queues, which stock workers read; in a cluster each
-        queue has its own pair, in its slot. The leases of consumers go with it. Messages of queues of one slot group
-        can be fetched, acknowledged and reclaimed in one call. Methods that take a queue take the name of a slot group.
+        kombu keeps what consumers hold in one pair of keys for all queues, which stock workers read. Where Redis keeps
+        keys in hash slots, each queue has its own pair, in its slot. The leases of consumers go with it. Messages of
+        queues of one slot group can be fetched, acknowledged and reclaimed in one call. Methods that take a queue take
+        the name of a slot group.
         """
-        return queue if self.slots else ""
+        return ""
+
+    @property
+    def groups(self) -> str | None:
+        """Name of the key that has the names of the slot groups; None where all queues are one group."""
+        return None
 
     def check_queue(self, queue: str) -> None:
         """Raises InvalidQueueName for a queue that ``is_usable`` does not let pass."""
@@ -73,20 +67,14 @@ class Keys:
                 f"the queue {queue!r} cannot be used: the name of a list of it, behind the prefix {self.prefix!r}, is "
                 "kept for keys of kombu-delayq, kombu and Redisson"
             )
-        if not self._has_slot(queue):
-            reason = "has a brace, but no hash tag such as {a}" if self.prefix + queue else "is empty"
-            raise InvalidQueueName(
-                f"the queue {queue!r} cannot be used in Redis Cluster: its name, behind the prefix {self.prefix!r}, "
-                f"{reason}"
-            )
 
     def is_usable(self, queue: str) -> bool:
         """Whether a queue may have this name.
 
         Its lists, of any priority, are no keys that mean something else to us, to kombu or to Redisson. Whoever may
-        publish to any queue could stop all workers otherwise. In a cluster, its keys can be in the slot of its list.
+        publish to any queue could stop all workers otherwise.
         """
-        return not self._is_taken(queue) and self._has_slot(queue)
+        return not self._is_taken(queue)
 
     def _is_taken(self, queue: str) -> bool:
         names, beginnings = self._reserved
@@ -100,13 +88,6 @@ class Keys:
         of_queues = [f"{name}:" for name in names]
         return frozenset(names), (*_RESERVED, *of_redisson, *of_queues)
 
-    def _has_slot(self, queue: str) -> bool:
-        """Whether the keys of a queue can be in the slot of its list; on a plain server any name will do."""
-        if not self.slots or ((name := self.prefix + queue) and "{" not in name and "}" not in name):
-            return True
-        ours = self.of_queue(queue, "due"), self._of_redisson("redisson_delay_queue", queue)
-        return all(slot_of_key(name) == slot_of_key(key) for key in ours)
-
     def _queue_in(self, tagged: str) -> str:
         """Returns the queue that a key of its own names; of another key, any text."""
         if tagged.startswith("tagged:"):
@@ -118,11 +99,11 @@ class Keys:
         return f"{self.prefix}{{delayq}}:{what}"
 
     def of_group(self, queue: str, what: str, of_all: str = "") -> str:
-        """Returns the name of a key of a queue's slot group."""
-        return self.of_queue(queue, what) if self.slot_group(queue) else self.of_all(of_all or what)
+        """Returns the name of a key of a queue's slot group, by what it is called where all queues are one group."""
+        return self.of_all(of_all or what)
 
     def _held(self, name: str, queue: str) -> str:
-        return self.prefix + (f"{name}:{self._tagged(queue)}" if self.slot_group(queue) else name)
+        return self.prefix + name
 
     def _has_tag(self, queue: str) -> bool:
         """Whether the name of a queue's list has a hash tag, so that this alone says in which slot it is."""
@@ -154,7 +135,7 @@ class Keys:
             exchanges: Names of exchanges of kombu's.
         """
         found = dict.fromkeys(self.leases, "string")
-        found |= dict.fromkeys([self.queues, self.dead_letters, self.consumed_queues], "set")
+        found |= dict.fromkeys([self.queues, self.dead_letters], "set")
         found |= dict.fromkeys([self.cancelled, self.chains], "zset")
         found[self.paused()] = "hash"
         for group in groups:
@@ -329,15 +310,9 @@ class Keys:
         """
         return self.of_group(queue, "paused")
 
-    @property
-    def consumed_queues(self) -> str:
-        """SET, in Redis Cluster only: names of the queues that have or had consumers, whose leases are by queue."""
-        return self.of_all("consumed_queues")
-
     def bindings(self, exchange: str) -> str:
         """SET of kombu's: the queues bound to an exchange, each with routing key and pattern before its name."""
-        tag = "{_kombu.binding}" if self.slots else "_kombu.binding"
-        return f"{self.prefix}{tag}.{exchange}"
+        return f"{self.prefix}_kombu.binding.{exchange}"
 
     def in_flight(self, queue: str, step: int, consumer: str) -> str:
         """LIST: message on its way from one of a queue's lists, by its number, into the hand of a consumer."""

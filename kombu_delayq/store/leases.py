@@ -15,7 +15,6 @@ from kombu_delayq.redis import (
     StringKeys,
     ZSetKey,
     checked,
-    is_of_node,
     operation,
     time_ms,
 )
@@ -94,12 +93,10 @@ class Leases(StorePart):
         asked.append(("PUBSUB", "NUMSUB", self._keys.wake))
         replies, before_and_after = self._client.run_each(map(self._watch_call, delayed_queues), asked)
         *leases, time, listeners = (before for before, _ in before_and_after)
-        away = [isinstance(reply, Exception) and is_of_node(reply) for reply in (leases[0], *replies)]
-        checked(reply for reply, is_away in zip((leases[0], *replies), away, strict=True) if not is_away)
+        is_partial = self._client.pool.is_partial
+        checked(reply for reply in (leases[0], *replies) if not is_partial(reply))
         found = {
-            delayed: reply
-            for delayed, reply, is_away in zip(delayed_queues, replies, away[1:], strict=True)
-            if not is_away
+            delayed: reply for delayed, reply in zip(delayed_queues, replies, strict=True) if not is_partial(reply)
         }
         if not found:
             checked([time])

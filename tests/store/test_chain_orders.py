@@ -7,11 +7,11 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.waiting import by_id
+from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.store.interleaved import each_order
 from tests.support.store.keyspace import FUTURE_MS, waiting
@@ -52,7 +52,7 @@ def discarded(store: DelayStore) -> str:
 @pytest.fixture(params=LAYOUTS)
 def store(server: PrivateRedis, request: pytest.FixtureRequest) -> Iterator[DelayStore]:
     """A store on it, in each layout. The server has the scripts, so that no call is made twice."""
-    store = DelayStore(redis.Redis(port=server.port), Keys(slots=True), options=Options(layout=request.param))
+    store = DelayStore(redis.Redis(port=server.port), SlotKeys(), options=Options(layout=request.param))
     for operation in ("check_chain", "cancel", "discard", "get", "cancel_chains", "undo_step", "step"):
         store.client.script_load(scripts.load(operation, request.param).text)
     yield store

@@ -1,12 +1,13 @@
 """Whatever a queue, an id or a body is made of, messages pass through the store unchanged."""
 
-from dataclasses import replace
+from dataclasses import asdict
 
 import pytest
 
 from celery_ext.repair.store import RepairStore
+from kombu_delayq.cluster import SlotKeys
+from kombu_delayq.cluster.slots import slot_of_key
 from kombu_delayq.message.once import key_of
-from kombu_delayq.redis import slot_of_key
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
@@ -43,7 +44,7 @@ def test_names_that_differ_in_braces_only_are_two_queues(store: DelayStore) -> N
 
 def test_in_hash_slots_they_share_no_key(store: DelayStore) -> None:
     """Neither the lists of priorities nor what consumers hold; the keys of each are in the slot of its list."""
-    keys = replace(store.keys, slots=True)
+    keys = SlotKeys(**asdict(store.keys))
     of = {
         queue: {*keys.ready(queue, (0, 3, 6, 9)), keys.unacked(queue), keys.unacked_index(queue)}
         for queue in ("a", "{a}")

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from celery_ext.cli import delayq
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.store.keys import Keys
 from tests.support.commands.shell import BIN, run
+from tests.support.store.keyspace import keys_at
 from tests.support.workers.harness import MakeProj, Proj
 
 
@@ -55,7 +55,7 @@ def test_a_question_names_the_broker_and_its_prefix_without_the_password(
     proj = make_proj(server=own_server, broker_url=url, broker_transport_options=options)
     proj.send("record", countdown=3600, task_id="t")
     with redis.Redis(port=own_server.port, password="s3cret") as client:
-        assert client.delete(Keys("shop.", slots=own_server.slots).queues) == 1
+        assert client.delete(keys_at(own_server)("shop.").queues) == 1
     result = CliRunner().invoke(delayq, ["-b", url, "-o", "global_keyprefix=shop.", *args])
     assert result.exit_code == 2, result.output
     assert f" on {url.replace('s3cret', '**')} with key prefix 'shop.'? Nobody can be asked" in result.output

@@ -8,7 +8,7 @@ from time import monotonic, sleep, time
 
 import pytest
 
-from kombu_delayq.store.keys import Keys
+from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.text import as_text
 from kombu_delayq.transfer.dead import GRACE_S
 from tests.support.conditions import stays, until
@@ -221,7 +221,7 @@ def test_in_a_cluster_what_a_killed_worker_held_runs_again(cluster: PrivateClust
     for value in range(4):
         proj.send("hang_once", value, queue=f"q{value % 2}")
     proj.await_runs(4)
-    keys = Keys(slots=True)
+    keys = SlotKeys()
     until(lambda: all('"subscribed": true' in str(cluster.client().hvals(keys.consumed(q))) for q in ("q0", "q1")))
     other = proj.worker("-Q", "q0,q1", pool="threads", concurrency=4)
     doomed.kill()
@@ -231,7 +231,7 @@ def test_in_a_cluster_what_a_killed_worker_held_runs_again(cluster: PrivateClust
 
 def test_in_a_cluster_a_failover_makes_nobody_dead(cluster: PrivateCluster, make_proj: MakeProj) -> None:
     """The node at which consumers subscribe lives on as a replica: they subscribe where the leader asks now."""
-    proj, keys = make_proj(broker_url=cluster.url, broker_transport_options={"consumer_ttl": TTL_S}), Keys(slots=True)
+    proj, keys = make_proj(broker_url=cluster.url, broker_transport_options={"consumer_ttl": TTL_S}), SlotKeys()
     workers = [proj.worker("-Q", "q0,q1", pool="threads", concurrency=1) for _ in range(2)]
     for value in range(2):
         proj.send("late_acked", 2 * LOOKED_S, value, queue=f"q{value}")

@@ -12,15 +12,15 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.doctor import servers
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from tests.support.conditions import until
 from tests.support.examining import levels, look
 from tests.support.journal.stores import journaled
+from tests.support.store.keyspace import keys_at
 
 
 def store_of(server: PrivateRedis, user: str | None = None, **options: Any) -> DelayStore:
     client = redis.Redis(port=server.port, username=user, password=user and "pw")
-    return DelayStore(client, Keys(slots=server.slots), options=Options(**options))
+    return DelayStore(client, keys_at(server)(), options=Options(**options))
 
 
 def test_a_fresh_server_passes_but_keeps_nothing(redis_server: PrivateRedis) -> None:

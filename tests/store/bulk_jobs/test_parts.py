@@ -9,8 +9,8 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.job_types import Begun, Enqueued, JobRun
 from celery_ext.spark.keys import JobKeys
 from celery_ext.spark.store import BulkJobs
+from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from tests.support.store.jobs import TTL_MS, begun, found_job, jobs, now, several
 from tests.support.store.keyspace import popped
 
@@ -22,7 +22,7 @@ def make(server: PrivateRedis) -> Iterator[Make]:
     """Makes stores on an empty server."""
     with redis.Redis(port=server.port) as client:
         client.flushall()
-        yield lambda: DelayStore(client, Keys("app:", slots=True))
+        yield lambda: DelayStore(client, SlotKeys("app:"))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
@@ -41,9 +42,7 @@ def test_one_message_makes_exactly_redissons_keys_and_two_beside(store: DelaySto
 
 
 #: Prefixes and queues that the server of the tests allows together.
-NAMED = [
-    (prefix, queue) for prefix in ("", "app:", "{app}:") for queue in NAMES if Keys(prefix, slots=True).is_usable(queue)
-]
+NAMED = [(prefix, queue) for prefix in ("", "app:", "{app}:") for queue in NAMES if SlotKeys(prefix).is_usable(queue)]
 
 
 @pytest.mark.parametrize(("prefix", "queue"), NAMED)

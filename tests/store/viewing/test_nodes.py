@@ -7,7 +7,7 @@ import redis
 from redis.crc import key_slot
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.cluster import Nodes
+from kombu_delayq.cluster import Nodes, SlotKeys
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 
@@ -20,7 +20,7 @@ def slots_server() -> Iterator[PrivateRedis]:
 
 def test_one_node_serves_all_slots(slots_server: PrivateRedis) -> None:
     """A server with slots is one node, which has all of them, and a queue has the slot of its list."""
-    store = DelayStore(redis.Redis(port=slots_server.port), Keys("p:", slots=True))
+    store = DelayStore(redis.Redis(port=slots_server.port), SlotKeys("p:"))
     cluster = store.part(Nodes).overview()
     assert cluster is not None
     [node] = cluster.nodes
@@ -36,7 +36,7 @@ def test_one_node_serves_all_slots(slots_server: PrivateRedis) -> None:
 def test_slots_that_nobody_serves_are_counted(slots_server: PrivateRedis) -> None:
     """A queue in a slot without a node has none, and the number of such slots is known."""
     client = redis.Redis(port=slots_server.port)
-    store = DelayStore(client, Keys(slots=True))
+    store = DelayStore(client, SlotKeys())
     client.execute_command("CLUSTER", "DELSLOTS", *range(100, 200))
     try:
         cluster = store.part(Nodes).overview()
@@ -51,7 +51,7 @@ def test_a_service_that_does_not_tell_its_nodes_is_no_error(slots_server: Privat
     """Where CLUSTER is refused, the reason takes the place of the nodes; the slots are still known."""
     admin = redis.Redis(port=slots_server.port)
     admin.acl_setuser("plain", enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-cluster"])
-    store = DelayStore(redis.Redis(port=slots_server.port, username="plain", password="x"), Keys(slots=True))
+    store = DelayStore(redis.Redis(port=slots_server.port, username="plain", password="x"), SlotKeys())
     cluster = store.part(Nodes).overview()
     assert cluster is not None
     assert (cluster.nodes, cluster.uncovered, cluster.node_of(1)) == ((), None, None)

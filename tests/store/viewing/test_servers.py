@@ -8,11 +8,11 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.doctor import servers
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
+from tests.support.store.keyspace import keys_at
 
 
 def _store(server: PrivateRedis, **user: str) -> DelayStore:
-    return DelayStore(redis.Redis(port=server.port, **user), Keys(slots=server.slots))
+    return DelayStore(redis.Redis(port=server.port, **user), keys_at(server)())
 
 
 def test_a_server_tells_its_settings_and_its_clock(redis_server: PrivateRedis) -> None:

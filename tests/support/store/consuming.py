@@ -36,7 +36,7 @@ def end_lease(store: DelayStore, name: str = ME) -> None:
 
 def fetch(store: DelayStore, most: int = 8, *queues: str, name: str = ME, first: int = 1, **how: Any) -> list[Fetched]:
     """Takes messages, by default of ``q``; keywords as in ``Request``."""
-    if not store.keys.slots:  # one request may be for several queues
+    if store.keys.groups is None:  # one request may be for several queues
         return store.fetching.fetch(Request(name, first, most, queues or ("q",), **how))
     found: list[Fetched] = []
     for queue in queues or ("q",):

@@ -1,7 +1,7 @@
 """A store on a real server, in either layout, and a look at its keys."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
-from tests.support.store.keyspace import Ear, ear_of
+from tests.support.store.keyspace import Ear, ear_of, keys_at
 from tests.support.store.layouts import TESTED
 from tests.support.store.tuned import tuned
 
@@ -68,7 +68,7 @@ def make_store(server: PrivateRedis, client: redis.Redis, layout: str) -> Iterat
         server: PrivateRedis = server, keys: Keys | None = None, steps: Any = (0, 3, 6, 9), **options: Any
     ) -> DelayStore:
         options = {"layout": layout, **options}
-        keys = replace(keys or Keys(), slots=server.slots)
+        keys = keys_at(server)(**asdict(keys or Keys()))
         store = DelayStore(redis.Redis(port=server.port), keys, steps, tuned(**options))
         made.append(store)
         return store

@@ -10,6 +10,8 @@ import pytest
 import redis
 from redis.exceptions import ResponseError
 
+from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.message.once import Became
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
@@ -17,8 +19,14 @@ from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer, QueueHeads, Waiting
 from kombu_delayq.text import as_bytes, as_text
 
+
+def keys_at(server: PrivateRedis) -> type[Keys]:
+    """Returns the class that names the keys on a server."""
+    return SlotKeys if server.slots else Keys
+
+
 #: Names of the keys on a Redis Cluster, without a prefix.
-KEYS = Keys(slots=True)
+KEYS = SlotKeys()
 #: A time in the past, and one after the end of every test, ms since the epoch.
 PAST_MS = 1_000_000_000_000.0
 FUTURE_MS = 4_102_444_800_000.0

@@ -4,7 +4,7 @@ from typing import Any
 
 from kombu.transport.redis import Channel
 
-from kombu_delayq.store.keys import Keys
+from kombu_delayq.cluster import SlotKeys
 
 ODD_STEPS: list[Any] = [
     (9, 6, 3, 0),
@@ -28,7 +28,7 @@ class Kombu(Channel):
     def __init__(self, steps: Any, separator: str, prefix: str = "") -> None:
         self.priority_steps = steps
         self.sep = separator
-        self._keys = Keys(prefix, slots=True)
+        self._keys = SlotKeys(prefix)
 
     def _q_for_pri(self, queue: str, pri: int) -> str:
         return self._keys.prefix + self._keys.in_slot_of(queue, str(super()._q_for_pri(queue, pri)))

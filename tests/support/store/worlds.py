@@ -411,7 +411,7 @@ class FleetWorld:
     def check_end(self) -> None:
         """Redis has kept nothing but what it counts, and which queues there are."""
         keys = self.store.keys
-        kept = {as_bytes(key) for key in (keys.queues, keys.consumed_queues, self._stored[2])}
+        kept = {as_bytes(key) for key in (keys.queues, keys.groups, self._stored[2]) if key}
         found = [key for key in self.store.client.keys("*") if not any(part in key for part in self.ignored)]
         left = sorted(set(found) - kept)
         if left:

@@ -14,6 +14,7 @@ from redis.crc import key_slot
 from celery_ext.features import key_names
 from celery_ext.journal.keys import JournalKeys
 from celery_ext.spark.keys import JobKeys
+from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
 from kombu_delayq.store.keys import Keys
 
@@ -161,7 +162,7 @@ def test_an_in_flight_list_tells_whose_it_is(prefix: str, queue: str) -> None:
 @pytest.mark.parametrize("queue", ["orders", "{a}b", "x{a}b", "a:b", "ünï", "tagged:x"])
 def test_in_a_cluster_the_keys_of_a_queue_share_a_slot(prefix: str, queue: str) -> None:
     """All keys of a queue are in the slot of its first list, which keeps its name, and tell whose they are."""
-    keys = Keys(prefix, slots=True)
+    keys = SlotKeys(prefix)
     keys.check_queue(queue)
     lists = keys.ready(queue, (0, 3, 6, 9))
     assert lists[0] == prefix + queue
@@ -181,13 +182,13 @@ def test_in_a_cluster_the_keys_of_a_queue_share_a_slot(prefix: str, queue: str) 
 def test_a_name_without_a_slot_of_its_own_is_refused(prefix: str, queue: str) -> None:
     """A brace that makes no hash tag would put a queue's keys into other slots; without slots it does no harm."""
     with pytest.raises(InvalidQueueName, match=r"cannot be used in Redis Cluster.*(has a brace|is empty)"):
-        Keys(prefix, slots=True).check_queue(queue)
+        SlotKeys(prefix).check_queue(queue)
     Keys(prefix).check_queue(queue)
 
 
 def test_in_a_cluster_the_keys_of_the_fleet_share_a_slot() -> None:
     """Leases and the registry are used together; what kombu keeps of bindings has one slot, too."""
-    keys = Keys("app:", slots=True)
+    keys = SlotKeys("app:")
     of_fleet = [*keys.leases, keys.queues, keys.cancelled, keys.chains]
     of_fleet += [JournalKeys(keys).journal(), JournalKeys(keys).journal_guard()]
     assert len({key_slot(key.encode()) for key in of_fleet}) == 1
@@ -211,11 +212,11 @@ def _all_names(keys: Keys) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("slots", [False, True])
+@pytest.mark.parametrize("kind", [Keys, SlotKeys])
 @pytest.mark.parametrize("prefix", ["", "app:"])
-def test_a_queue_has_no_name_of_another_key(prefix: str, slots: bool) -> None:
+def test_a_queue_has_no_name_of_another_key(prefix: str, kind: type[Keys]) -> None:
     """No list of a queue, of any priority, may be a key of ours, of kombu's or of Redisson's layout."""
-    keys = Keys(prefix, unacked_key="held", slots=slots)
+    keys = kind(prefix, unacked_key="held")
     names = [name.removeprefix(prefix) for name in _all_names(keys) if name.startswith(prefix)]
     assert len(names) > 45
     usable = [name for name in names if keys.is_usable(name)]

@@ -11,12 +11,12 @@ import redis
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.consume import waits as consume_waits
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.consume.waits import WaitBudget, Waits
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from tests.support.conditions import until
 from tests.support.looped import Looped, queue_of
 from tests.support.store.keyspace import FUTURE_MS, waiting
@@ -90,7 +90,7 @@ def test_a_consumer_asks_once_a_second_for_a_queue(slots_server: PrivateRedis, m
     with Looped(Connection(slots_server.url.replace("redis://", "delayq://")), *QUEUES) as looped:
         looped.until(looped.waits_for(*QUEUES))
         client = slots_server.client()
-        about = Keys(slots=True).consumed(QUEUES[-1])
+        about = SlotKeys().consumed(QUEUES[-1])
         looped.until(lambda: '"subscribed": true' in str(client.hvals(about)), "each queue has heard of it")
         before, begun = calls(client, "blmove", "exists", "evalsha", "eval"), monotonic()
         looped.until(lambda: monotonic() - begun > 3)
@@ -112,7 +112,7 @@ def test_a_leader_runs_no_script_for_an_empty_queue(slots_server: PrivateRedis) 
         lambda: not [each for each in all_threads() if each.name == "delayq-transfer"],
         what="those of a test before end",
     )
-    store = DelayStore(redis.Redis(port=slots_server.port), Keys(slots=True))
+    store = DelayStore(redis.Redis(port=slots_server.port), SlotKeys())
     store.client.flushall()
     names = ("exists", "evalsha", "eval", "zrange")
     for due in ({}, {"queue7": FUTURE_MS}, {"queue7": FUTURE_MS}, {}):

@@ -14,6 +14,7 @@ from celery_ext.journal.leadership import Leadership, NotLeading
 from celery_ext.journal.promotion import ALL
 from celery_ext.journal.recovery import check
 from celery_ext.journal.state import state_of
+from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
@@ -25,7 +26,7 @@ def store(slots_server: PrivateRedis, tmp_path: Path) -> Iterator[JournaledStore
     """A store whose rows are promoted a year before they are due."""
     slots_server.client().flushall()
     options = Options(journal_url=f"sqlite:///{tmp_path}/journal.db", journal_lead=365 * 86_400)
-    store = JournaledStore(redis.Redis(port=slots_server.port), Keys(slots=True), (0, 3, 6, 9), options)
+    store = JournaledStore(redis.Redis(port=slots_server.port), SlotKeys(), (0, 3, 6, 9), options)
     yield store
     store.close()
 
