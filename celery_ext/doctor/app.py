@@ -40,7 +40,7 @@ _READ_THE_URL = {
 SETTINGS = ("delayq_levels", "delayq_patch_celery", burying.SETTING, on_commit.SETTING)
 #: Settings of Django, which no app reads.
 _OF_DJANGO = ("DELAYQ_APP", "DELAYQ_SERVE")
-_TRAPS = "how-to/cluster.md#traps"
+_TRAPS = "reference/servers.md#traps"
 #: The longest time to wait for an answer, in s, with which a worker goes on within a minute or so.
 LONGEST_ANSWER_S = 60.0
 _SILENCE = "how-to/outage.md#when-nothing-answers"

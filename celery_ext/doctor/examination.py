@@ -169,9 +169,9 @@ def _mend_broker(error: Exception) -> tuple[str, str]:
     if isinstance(error, InvalidOptions):
         return _MEND_OPTIONS
     if isinstance(error, (DelayqError, ValueError)):
-        return "mend the URL as the message says", "how-to/cluster.md#traps"
+        return "mend the URL as the message says", "reference/servers.md#traps"
     if isinstance(error, AuthenticationError):
-        return "mend the user and the password in the URL", "how-to/cluster.md#traps"
+        return "mend the user and the password in the URL", "reference/servers.md#traps"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return (
             "name a certificate of who signed the server's: ?ssl_ca_certs=PATH at the end of the URL",

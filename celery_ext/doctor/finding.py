@@ -90,7 +90,7 @@ def explain(text_id: str) -> str:
     for page in sorted(_pages().rglob("*.md")):
         if page.stem == name and (text := _section(page, section) if section else page.read_text("utf-8")):
             return _LEFT_OUT.sub("", text).strip()
-    if not section and (text := _section(_pages() / "how-to/monitoring.md", name.lower())):
+    if not section and (text := _section(_pages() / "reference/alerts.md", name.lower())):
         return text.strip()
     raise NoSuchText(f"nothing is called {text_id!r}: give what a finding names, or the name of an alert")
 

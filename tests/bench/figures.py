@@ -88,11 +88,12 @@ def tables(run: dict[str, Any]) -> Iterator[str]:
             }
             cells = _cells(row, [found.get(name) for name in names])
             yield f"| {row.title} | {f'{size:,}' if size else ''} | {' | '.join(cells)} |"
-    yield from ("", "| | versions |", "|---|---|")
-    for each in run["contenders"]:
-        versions = ", ".join(f"{package} {version}" for package, version in each["versions"].items())
-        yield f"| {each['name']} | {versions or 'not in this run: ' + each['why_not']} |"
-    yield ""
+    versions = {f"{package} {version}" for each in run["contenders"] for package, version in each["versions"].items()}
+    yield from ("", f"Versions: {', '.join(sorted(versions, key=str.lower))}.")
+    missing = [f"- {each['name']}: not in this run: {each['why_not']}" for each in run["contenders"] if each["why_not"]]
+    if missing or run["gaps"]:
+        yield ""
+    yield from missing
     for gap in run["gaps"]:
         title = next((row.title for row in ROWS if gap["measure"] and row.measure.startswith(gap["measure"])), "all")
         at = f", {gap['size']:,}" if gap["size"] else ""

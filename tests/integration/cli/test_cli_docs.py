@@ -29,9 +29,8 @@ from tests.support.workers.held import KEYS
 HOW_TO = ROOT / "docs/how-to"
 #: Each page with a line that can run here.
 PAGES = (
-    *(HOW_TO / f"{name}.md" for name in ("cancel", "dead-letters", "delivery-guarantees", "doctor")),
-    *(HOW_TO / f"{name}.md" for name in ("http-api", "kubernetes", "migrate", "monitoring", "outage", "redisson")),
-    *(HOW_TO / f"{name}.md" for name in ("serve", "spark/write")),
+    *(HOW_TO / f"{name}.md" for name in ("cancel", "dead-letters", "doctor", "http-api", "kubernetes", "migrate")),
+    *(HOW_TO / f"{name}.md" for name in ("monitoring", "move", "outage", "redisson", "serve", "spark/write")),
     ROOT / "docs/troubleshooting.md",
 )
 TASK = "5f0e5c7e-7a0f-4f0c-a8a4-6a4f1f5f0f5e"

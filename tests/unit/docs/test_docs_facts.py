@@ -16,8 +16,8 @@ from kombu_delayq.transport import Channel
 from tests.support import ROOT
 from tests.support.pages import PAGES, blocks, named
 
-#: Where a log line is looked for, and where lines of the level INFO are explained.
-LOGS = (ROOT / "docs/troubleshooting.md", ROOT / "docs/how-to/monitoring.md")
+#: Where a log line is looked for.
+LOGS = ROOT / "docs/reference/log-lines.md"
 LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR", "critical": "CRITICAL"}
 #: What threads in the background log, by the attribute that has it.
 THREADS = {"_fault_line": "ERROR", "_refused_line": "CRITICAL"}
@@ -58,11 +58,15 @@ def said_by(text: str, logged: str) -> bool:
     return True
 
 
-def logged_by_docs(*pages: Path) -> list[tuple[str, list[str]]]:
-    """Returns the level of each row of the tables of log messages, and what the messages have in them."""
-    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
-    rows = [line.split("|") for line in lines if line.startswith("| ")]
-    return [(row[1].strip(), quoted(row[2])) for row in rows if row[1].strip() in (*LEVELS.values(), "INFO")]
+def logged_by_docs() -> list[tuple[str, list[str]]]:
+    """Returns the level of each message that the page lists, by its heading, and what the messages have in them."""
+    found, level = [], ""
+    for line in LOGS.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            level = line[3:]
+        elif line.startswith("- `"):
+            found.append((level, quoted(line[2 : line.find("`:") + 1] or line[2:])))
+    return found
 
 
 def quoted(cell: str) -> list[str]:
@@ -71,9 +75,9 @@ def quoted(cell: str) -> list[str]:
 
 
 def test_a_documented_log_message_is_in_the_code() -> None:
-    """Each message in the tables of log messages is logged by some code of ours."""
+    """Each message on the page of log lines is logged by some code of ours."""
     texts = {text for tree in sources() for node in ast.walk(tree) if (text := template(node))}
-    rows = logged_by_docs(*LOGS)
+    rows = logged_by_docs()
     parts = [part for _, several in rows for part in several]
     assert parts
     assert [part for part in parts if said_by(part, "")] == [], "any message would do"
@@ -99,8 +103,8 @@ def calls() -> Iterator[tuple[str, str]]:
 
 
 def test_a_log_message_is_documented() -> None:
-    """Each message from WARNING on is in the troubleshooting page, with its level."""
-    rows, logged = logged_by_docs(LOGS[0]), list(calls())
+    """Each message from WARNING on is on the page of log lines, below its level."""
+    rows, logged = logged_by_docs(), list(calls())
     assert logged
     for level, text in logged:
         assert any(said == level and all(said_by(part, text) for part in parts) for said, parts in rows), (level, text)

@@ -71,7 +71,7 @@ def test_each_alert_leads_to_its_runbook(rule: dict[str, Any]) -> None:
     assert rule["annotations"]["summary"].endswith(".")
     assert rule["annotations"]["description"]
     assert rule["annotations"]["runbook"] == f"delayq doctor --explain {rule['alert']}"
-    assert explain(rule["alert"]).startswith(f"### {rule['alert']}\n")
+    assert explain(rule["alert"]).startswith(f"## {rule['alert']}\n")
 
 
 def test_the_example_for_keda_asks_what_the_server_answers() -> None:
