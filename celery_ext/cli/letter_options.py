@@ -123,7 +123,7 @@ def known_dead_letter_queues(broker: CliBroker, store: DelayStore, names: Sequen
 
 def _count(store: DelayStore, queue: str) -> int | None:
     try:
-        return sum(store.letters.lists(queue).values())
+        return letters_of.count(store, queue)
     except ResponseError:  # a key has another type; the command will name it
         return None
 

@@ -10,9 +10,9 @@ from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.dead_letters import letters as letters_of
 from celery_ext.dead_letters import routes
 from celery_ext.dead_letters.choice import Choice
+from celery_ext.dead_letters.letter_list import LETTERS_PAGE
 from celery_ext.dead_letters.letters import Cursor, DeadLetter, LetterAction
 from kombu_delayq.audit import ids_named
-from kombu_delayq.store import LETTERS_PAGE
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -48,7 +48,7 @@ class DeadLetters:
             kombu.exceptions.OperationalError: Redis does not answer.
         """
         with self._opened() as store:
-            return {queue: sum(store.letters.lists(queue).values()) for queue in self._queues(store, None)}
+            return {queue: letters_of.count(store, queue) for queue in self._queues(store, None)}
 
     def list(
         self,

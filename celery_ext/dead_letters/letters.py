@@ -11,11 +11,13 @@ from operator import attrgetter
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from celery_ext.waiting import DelayedTask, buried_task
+from celery_ext.dead_letters.letter_list import LETTERS_PAGE, MOST_LOOKED, LetterList, digest_of, next_count
+from celery_ext.dead_letters.store import Letter, LetterStore
+from celery_ext.waiting import DelayedTask
 from kombu_delayq.audit import audited
 from kombu_delayq.errors import quoted
 from kombu_delayq.message import DEAD_LETTER, FIELDS, LetterRecord, new_id, priority_of, stamp, with_properties
-from kombu_delayq.store import LETTERS_PAGE, MOST_LOOKED, DelayStore, Letter, LetterList, digest_of, next_count
+from kombu_delayq.store import DelayStore, Waiting
 
 if TYPE_CHECKING:
     _Told = LetterRecord  # a type checker sees the fields of the record
@@ -43,8 +45,10 @@ class DeadLetter(_Told):
 
     @cached_property
     def task(self) -> DelayedTask:
-        """The task and its arguments."""
-        return buried_task(self.buried_in, self.message)
+        """The task and its arguments; a message that is no task has its delivery tag as its id."""
+        task = DelayedTask(Waiting(self.buried_in, "", 0.0, 0, self.message))
+        tag = task.properties.get("delivery_tag")
+        return task if task.id or not isinstance(tag, str) else DelayedTask(task.message._replace(id=tag))
 
     @property
     def id(self) -> str:
@@ -137,7 +141,12 @@ LetterAction = Callable[[DeadLetter], Letter | None]
 
 def queues(store: DelayStore) -> set[str]:
     """Returns the queues of dead letters that Redis and the options know. All other queues hold tasks."""
-    return {*store.letters.queues(), store.options.dead_letter_queue}
+    return {*store.queues.of_letters(), store.options.dead_letter_queue}
+
+
+def count(store: DelayStore, queue: str) -> int:
+    """Returns how many dead letters a queue holds."""
+    return sum(store.part(LetterStore).lists(queue).values())
 
 
 def browse(store: DelayStore, queue: str) -> Iterator[DeadLetter]:
@@ -179,8 +188,8 @@ def page_from(
 def _walk(store: DelayStore, queue: str, cursor: Cursor | None, most: int) -> Iterator[tuple[int, int, DeadLetter]]:
     """Yields dead letters from a cursor on, each after the number of its list and its position there."""
     first = cursor.step if cursor else 0
-    for step, (key, length) in islice(enumerate(store.letters.lists(queue).items()), first, None):
-        letters = LetterList(partial(store.letters.page, key))
+    for step, (key, length) in islice(enumerate(store.part(LetterStore).lists(queue).items()), first, None):
+        letters = LetterList(partial(store.part(LetterStore).page, key))
         if cursor and step == first:
             letters.begin(min(cursor.position, length), cursor.digest)
         for page in letters.rest(most) if length else ():
@@ -195,7 +204,8 @@ def latest(store: DelayStore, more: Iterable[str] = ()) -> Iterator[DeadLetter]:
         store: The broker's store.
         more: Names of queues of dead letters, beside those that Redis knows. One that cannot be read is left out.
     """
-    return (DeadLetter(queue, message) for queue, message in store.letters.latest(more))
+    queues = sorted({*store.queues.of_letters(), *more})
+    return (DeadLetter(queue, message) for queue, message in store.part(LetterStore).latest(queues))
 
 
 def to_queue(letter: DeadLetter, queue: str, *, as_before: bool) -> Letter:
@@ -263,9 +273,9 @@ def replay(
     """
     left, ends_at = wanted.total(), inf
     most = LETTERS_PAGE if rate is None else max(1, min(LETTERS_PAGE, int(rate)))
-    with store.letters.replaying(queue) as hold:
-        for key in store.letters.lists(queue):
-            letters, count = LetterList(partial(store.letters.page, key)), LETTERS_PAGE
+    with store.part(LetterStore).replaying(queue) as hold:
+        for key in store.part(LetterStore).lists(queue):
+            letters, count = LetterList(partial(store.part(LetterStore).page, key)), LETTERS_PAGE
             while left and monotonic() < ends_at:
                 hold()
                 if not (page := letters.read(count)):
@@ -304,7 +314,7 @@ def _take(
     """Sends letters, by the number of letters that are older, to their goals. Returns those that were still there."""
     # The delay chain of a task that was cancelled once has to begin anew when the task is replayed.
     store.chains.accept([letter.id for letter, decided in leaving.values() if decided.to == "queue"])
-    taken = store.letters.replay(queue, key, {older: decided for older, (_, decided) in leaving.items()})
+    taken = store.part(LetterStore).replay(queue, key, {older: decided for older, (_, decided) in leaving.items()})
     return [leaving[older] for older in taken]
 
 

@@ -5,8 +5,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from celery_ext.dead_letters.letters import DeadLetter, LetterAction, to_queue
+from celery_ext.dead_letters.store import Letter
 from kombu_delayq.options import Options
-from kombu_delayq.store import Letter
 
 if TYPE_CHECKING:
     from celery import Celery

@@ -217,7 +217,7 @@ def _of_overdue(subject: Subject, stats: QueueStats) -> Level:
 def consumers(subject: Subject) -> Findings:
     """Does somebody consume each queue that has messages?"""
     store = subject.the_store
-    letters = set(store.letters.queues())
+    letters = set(store.queues.of_letters())
     consumed = {queue for lease in store.consumers.all() if lease.left_ms > 0 for queue in lease.queues}
     if subject.workers is not None:
         consumed |= {queue for worker in subject.workers for queue in worker.queues}
@@ -249,7 +249,7 @@ def paused(subject: Subject) -> Findings:
 def dead_letters(subject: Subject) -> Findings:
     """Does no worker consume a queue of dead letters?"""
     store = subject.the_store
-    letters = {*store.letters.queues(), *(routes.named_by(subject.app) if subject.app is not None else ())}
+    letters = {*store.queues.of_letters(), *(routes.named_by(subject.app) if subject.app is not None else ())}
     consumed = {q for lease in store.consumers.all() if lease.left_ms > 0 and not lease.is_http for q in lease.queues}
     consumed |= {queue for worker in subject.workers or () for queue in worker.queues}
     if found := sorted(letters & consumed):

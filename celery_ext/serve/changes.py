@@ -12,7 +12,7 @@ from celery_ext.dead_letters import letters as letters_of
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import Serve
-from celery_ext.waiting import BulkAction, DelayedTask, Outcome, by_id, revoke
+from celery_ext.waiting import BulkAction, DelayedTask, Outcome, by_id, places, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import DelayStore, Waiting
 
@@ -43,13 +43,13 @@ def find_letter(
 
 def letter_queues(store: DelayStore, more: tuple[str, ...] = ()) -> dict[str, int]:
     """Returns the queues of dead letters with their lengths: those that Redis knows, and ``more``."""
-    names = sorted({*store.letters.queues(), *more})
+    names = sorted({*store.queues.of_letters(), *more})
     return {name: count_letters(store, name) for name in names}
 
 
 def count_letters(store: DelayStore, queue: str) -> int:
     """Returns how many dead letters a queue holds."""
-    return sum(store.letters.lists(queue).values())
+    return letters_of.count(store, queue)
 
 
 def letter_cursor(given: str | None) -> Cursor | None:
@@ -205,8 +205,8 @@ def change_ticked(serve: Serve, caller: Caller, doing: BulkAction, ids: Sequence
         elif action is Action.RUN:
             counts.update(word for _, word in by_id.run_now(store, ids, allowed(caller, action)))
         else:
-            only, letters = None if caller.unlimited else allowed(caller, action), serve.settings.dead_letters
-            done = revoke.cancel(lambda: nullcontext(store), ids, serve.broker.app, only=only, letters=letters)
+            only, of = None if caller.unlimited else allowed(caller, action), places(serve.settings.dead_letters)
+            done = revoke.cancel(lambda: nullcontext(store), ids, serve.broker.app, only=only, places=of)
             for cancelled in done:
                 counts[cancelled.outcome] += max(len(cancelled.messages), 1)
     return counts

@@ -95,7 +95,7 @@ class SnapshotReader:
             look = partial(list[Family], feature.families(store, may_see))
             brought += self._optional(store, feature.WHAT, look, [])
         figures = store.figures
-        letters = {*self._letters, *self._optional(store, "dead letters", store.letters.queues, list[str]())}
+        letters = {*self._letters, *self._optional(store, "dead letters", store.queues.of_letters, list[str]())}
         paused = self._optional(store, "paused queues", store.fetching.paused, None)
         known = {*all_queues(store, self._app, letters), *(self._declared - letters)}
         names, letters = sorted(filter(may_see, known)), set(filter(may_see, letters))

@@ -1,22 +1,20 @@
 """A store in memory, with the operations of ``DelayStore`` that an app, its channels and its tasks use."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Sequence
 from math import inf
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from celery_ext.features import modules_of
 from celery_ext.testing.memory_shelf import Kept, Shelf
 from kombu_delayq.message import CHAIN_ID, Became, headers_of, is_doomed, key_of, read, unsigned
 from kombu_delayq.options import Options
 from kombu_delayq.store import (
-    LETTERS_PAGE,
     CancelledChains,
     Change,
     Cursor,
     DelayedQueue,
-    Letter,
     Offer,
     Offered,
     Page,
@@ -275,7 +273,7 @@ class MemoryQueues:
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf = shelf
-        self.of_letters = set[str]()
+        self._of_letters = set[str]()
 
     def names(self) -> list[str]:
         """Returns the names of the queues that hold or held delayed messages."""
@@ -293,60 +291,13 @@ class MemoryQueues:
         """Removes a queue's delayed messages, as ``purge``."""
         return self.purge(queue)
 
+    def of_letters(self) -> list[str]:
+        """Returns the names of the queues into which dead letters were put."""
+        return sorted(self._of_letters)
+
     def note_dead_letters(self, queue: str, count: int = 1) -> None:
         """Notes that a queue gets dead letters, so that they are found."""
-        self.of_letters.add(queue)
-
-
-class MemoryLetters:
-    """The counterpart of those operations of ``kombu_delayq.store.dead_letters.DeadLetters`` that an app uses.
-
-    A queue is one list here, whatever the priorities, and its key is its name.
-
-    Args:
-        queues: Names of the queues into which dead letters were put.
-        ready: Reads the messages of a queue, the oldest first.
-        take: Takes a message out of a queue; False if it is not there.
-        push: Pushes a message to its queue.
-    """
-
-    def __init__(
-        self,
-        queues: Collection[str],
-        ready: Callable[[str], Sequence[bytes]],
-        take: Callable[[str, bytes], bool],
-        push: Callable[[Waiting], None],
-    ) -> None:
-        self._queues, self._ready, self._take, self._push = queues, ready, take, push
-
-    def lists(self, queue: str) -> dict[str, int]:
-        """Returns the list of a queue with its length, as ``DeadLetters.lists``."""
-        return {queue: len(self._ready(queue))}
-
-    def queues(self) -> list[str]:
-        """Returns the names of the queues into which dead letters were put."""
-        return sorted(self._queues)
-
-    def latest(self, more: Iterable[str] = ()) -> Iterator[tuple[str, bytes]]:
-        """Yields all dead letters with their queues, as ``DeadLetters.latest``."""
-        for queue in sorted({*self._queues, *more}):
-            yield from ((queue, message) for message in self._ready(queue))
-
-    def page(self, key: str, skip: int = 0, count: int = LETTERS_PAGE) -> list[bytes]:
-        """Reads messages of a list, the oldest first, after ``skip`` of them."""
-        return list(self._ready(key)[skip : skip + count])
-
-    def replaying(self, queue: str) -> AbstractContextManager[Callable[[], None]]:
-        """Holds nothing: a test is the only one that replays."""
-        return nullcontext(lambda: None)
-
-    def replay(self, queue: str, key: str, letters: Mapping[int, Letter]) -> list[int]:
-        """Takes dead letters from their list and sends them to their goals, as ``DeadLetters.replay``."""
-        taken = [older for older, letter in letters.items() if self._take(queue, letter.message)]
-        for letter in map(letters.__getitem__, taken):
-            if letter.to == "queue":
-                self._push(Waiting(letter.queue, "", 0.0, letter.priority, letter.body))
-        return taken
+        self._of_letters.add(queue)
 
 
 class MemoryChains:
@@ -434,15 +385,18 @@ class MemoryStore:
 
         self.delivery = MemoryDelivery(shelf, given)
         self.queues = MemoryQueues(shelf)
-        self.letters = MemoryLetters(self.queues.of_letters, ready, take, push)
         self.chains = MemoryChains(shelf, self.delivery)
         self.lookup = MemoryLookup(shelf)
         self.scan = MemoryScan(shelf)
-        self._parts: dict[str, Any] = {}
+        self.push, self.ready, self.take = push, ready, take
 
     def part(self, kind: type) -> Any:
-        """Returns the counterpart of a part, by the name of its class; see ``Store.part``."""
-        return self._parts[kind.__name__]
+        """Returns the counterpart of the part of a feature, which it brings in its module ``in_memory``.
+
+        See ``Store.part``.
+        """
+        [make] = (module.PARTS[kind] for module in modules_of("in_memory", but="testing") if kind in module.PARTS)
+        return make(self)
 
     @property
     def changes(self) -> int:

@@ -13,8 +13,9 @@ from celery_ext.waiting.bulk import (
     audited_bulk,
     take_snapshot,
 )
-from celery_ext.waiting.by_id import Cancelled, Outcome
-from celery_ext.waiting.delayed_task import READABLE, DelayedTask, buried_task
+from celery_ext.waiting.by_id import Cancelled, Only, Outcome
+from celery_ext.waiting.delayed_task import READABLE, DelayedTask
+from celery_ext.waiting.elsewhere import places
 from celery_ext.waiting.known import LONG_LOOK_S, all_queues
 from celery_ext.waiting.pausing import pause_queue, resume_queue
 from celery_ext.waiting.search import Done, Progress, Skipped, TaskPage, search_page, search_tasks, sizes_of
@@ -30,6 +31,7 @@ __all__ = [
     "Cancelled",
     "DelayedTask",
     "Done",
+    "Only",
     "Outcome",
     "Progress",
     "Selection",
@@ -38,9 +40,9 @@ __all__ = [
     "TaskPage",
     "all_queues",
     "audited_bulk",
-    "buried_task",
     "by_id",
     "pause_queue",
+    "places",
     "resume_queue",
     "search_page",
     "search_tasks",

@@ -73,22 +73,20 @@ class Cancelled(NamedTuple):
         id: The task id.
         messages: The messages that were removed.
         is_chain: Whether Redis knows a delay chain by this id. If so, the cancel has ended the chain.
-        is_letter: Whether the task was found among the dead letters, where it stays.
+        elsewhere: What became of the task, if it was found where it stays.
     """
 
     id: str
     messages: list[Waiting]
     is_chain: bool = False
-    is_letter: bool = False
+    elsewhere: Outcome | None = None
 
     @property
     def outcome(self) -> Outcome:
         """What became of the task."""
         if self.messages:
             return "cancelled"
-        if self.is_letter:
-            return "dead_letter"
-        return "chain_ended" if self.is_chain else "not_delayed"
+        return self.elsewhere or ("chain_ended" if self.is_chain else "not_delayed")
 
 
 def cancel(store: "DelayStore", ids: Iterable[str], *, chains_in_use: bool = False) -> Iterator[Cancelled]:

@@ -13,6 +13,7 @@ from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.waiting import by_id, revoke
 from celery_ext.waiting.by_id import Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.elsewhere import places
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.message import iso_of, ms_of
 
@@ -55,7 +56,7 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
     """
     ids, found = _ids_of(app, task_id), dict[str, Outcome]()
     with _noted("cancel", ids, found):
-        for cancelled in revoke.cancel(partial(store_of_app, app), ids, app, letters=()):
+        for cancelled in revoke.cancel(partial(store_of_app, app), ids, app, places=places()):
             found[cancelled.id] = cancelled.outcome
     return _in_shape_of(task_id, found)
 

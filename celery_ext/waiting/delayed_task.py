@@ -200,17 +200,5 @@ class DelayedTask:
         return None, None, {}
 
 
-def buried_task(queue: str, message: bytes) -> DelayedTask:
-    """Returns the task of a dead letter; a message that is no task has its delivery tag as its id.
-
-    Args:
-        queue: Name of the queue of dead letters.
-        message: The message as it is in the list.
-    """
-    task = DelayedTask(Waiting(queue, "", 0.0, 0, message))
-    tag = task.properties.get("delivery_tag")
-    return task if task.id or not isinstance(tag, str) else DelayedTask(task.message._replace(id=tag))
-
-
 def _text(found: Any) -> str | None:
     return found if isinstance(found, str) else None

@@ -38,7 +38,7 @@ def all_queues(
     found = {*(store.unless_away(store.queues.names) or ()), *(store.if_allowed(store.fetching.paused) or ())}
     bound = store.if_allowed(lambda: store.queues.bound(look_s)) or ()
     others = {*(store.if_allowed(store.consumers.by_queue) or ()), *bound, *_of_app(app)}
-    ours = {*(store.if_allowed(store.letters.queues) or ()), *letters}
+    ours = {*(store.if_allowed(store.queues.of_letters) or ()), *letters}
     return sorted(found.union(name for name in others - ours if not _is_of_process(name, app)))
 
 

@@ -1,6 +1,5 @@
 """Cancels waiting tasks for apps, the shell and workers, with the result, signal and event of a revoked task."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -16,8 +15,8 @@ from kombu.serialization import prepare_accept_content
 from celery_ext.celery_tasks import announce_revoked, declares_chain
 from celery_ext.waiting import by_id
 from celery_ext.waiting.by_id import Cancelled
-from celery_ext.waiting.delayed_task import DelayedTask, buried_task
-from kombu_delayq.text import as_bytes
+from celery_ext.waiting.delayed_task import DelayedTask
+from celery_ext.waiting.elsewhere import Elsewhere
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-#: So many ids are looked for in the text of dead letters; with more, each letter is read.
-FEW = 20
 #: Text of the ``TaskRevokedError`` that the result becomes.
 REASON = "cancelled while it was delayed"
 
@@ -38,7 +35,7 @@ def cancel(
     app: "Celery | None",
     dispatcher: Callable[[], Any] = lambda: None,
     only: by_id.Only | None = None,
-    letters: Iterable[str] | None = None,
+    places: Sequence[Elsewhere] = (),
 ) -> Iterator[Cancelled]:
     """Removes waiting tasks, ends the delay chains whose step runs just now, and announces the removed tasks.
 
@@ -48,8 +45,7 @@ def cancel(
         app: The app whose result backend knows the tasks; None to announce nothing.
         dispatcher: Returns the event dispatcher of the worker that cancels; if it returns None, no event is sent.
         only: Says which of the messages of an id are meant; None for all, and for chains of which no step waits.
-        letters: Looks for tasks that do not wait among the latest dead letters, too: in the queues that Redis knows,
-            and in these. None to look nowhere.
+        places: Where to look for tasks that do not wait.
 
     Yields:
         What became of each id, after it is announced.
@@ -58,7 +54,6 @@ def cancel(
         AnswerLost: Redis did not answer. All known removals have been announced and yielded before.
     """
     chains_in_use = app is not None and declares_chain(app)
-    buried: frozenset[str] | None = None
     for part in chunks(iter(ids), by_id.IDS_A_CALL):
         removed: list[Cancelled] = []
         failure: Exception | None = None
@@ -69,10 +64,9 @@ def cancel(
                 else:
                     removed.extend(by_id.cancel_only(store, part, only))
                 others = [cancelled.id for cancelled in removed if not cancelled.messages]
-                if letters is not None and others:
-                    found = _buried(store, letters, only, others) if buried is None else buried
-                    removed = [each._replace(is_letter=each.id in found) for each in removed]
-                    buried = found if len(others) > FEW else buried
+                for place in places if others else ():
+                    found = place.find(store, others, only)
+                    removed = [one._replace(elsewhere=place.outcome) if one.id in found else one for one in removed]
         except Exception as error:
             failure = error  # messages that were removed before the error have to be announced
         # The store is closed by now: an announcement may continue a chord, which takes a connection from the same pool.
@@ -81,17 +75,6 @@ def cancel(
             yield cancelled
         if failure is not None:
             raise failure
-
-
-def _buried(store: "DelayStore", more: Iterable[str], only: by_id.Only | None, ids: Sequence[str]) -> frozenset[str]:
-    """Returns the ids of the latest dead letters that are meant; where a few ids are asked for, of these at least."""
-    texts = (
-        {text for one in ids for text in (as_bytes(one), as_bytes(json.dumps(one)[1:-1]))} if len(ids) <= FEW else ()
-    )
-    letters = store.letters.latest(more)
-    # To read a letter as JSON takes longer than to find its id in it.
-    read = (buried_task(queue, one) for queue, one in letters if not texts or any(text in one for text in texts))
-    return frozenset(task.id for task in read if only is None or only(task.message))
 
 
 def announce_cancelled(app: "Celery | None", messages: "Iterable[Waiting]", dispatcher: Any = None) -> None:

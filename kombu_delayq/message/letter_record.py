@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self
 
-from kombu_delayq.message.due import in_utc, ms_of
-from kombu_delayq.message.fields import CHAIN_ID, DELIVERY_COUNT, Message, headers_of, info_of, properties_of, read
+from kombu_delayq.message.due import in_utc
+from kombu_delayq.message.fields import CHAIN_ID, DELIVERY_COUNT, Message, headers_of, info_of, properties_of
 
 #: Message property that says why a message is among the dead letters, see ``record``.
 DEAD_LETTER = "dead_letter"
@@ -117,12 +117,6 @@ def text_of(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
     except Exception as reason:  # the error's own __str__ failed
         return f"{type(error).__name__}, which cannot be shown: {reason!r}"[:ERROR_LENGTH]
-
-
-def buried_ms(raw: bytes) -> float | None:
-    """Returns when a message was buried, ms since the epoch, by the clock of who did it; None for no dead letter."""
-    at = LetterRecord.of(properties_of(read(raw))).at
-    return None if at is None else ms_of(at)
 
 
 def beyond_delivery_limit(message: Message, count: int, consumer: str, queue: str) -> Message:

@@ -22,16 +22,6 @@ from kombu_delayq.store.counts import (
     QueueWaits,
     counts_of,
 )
-from kombu_delayq.store.dead_letters import (
-    LETTERS_PAGE,
-    MOST_LOOKED,
-    MOST_PRUNED,
-    DeadLetters,
-    Letter,
-    LetterList,
-    digest_of,
-    next_count,
-)
 from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.fetching import Fetching, HeldKeys, ack
 from kombu_delayq.store.figures import Figures
@@ -82,13 +72,10 @@ __all__ = [
     "BESIDE",
     "LATENESS_BOUNDS_S",
     "LAYOUT_OF",
-    "LETTERS_PAGE",
     "LISTEN_S",
     "LOOK_S",
     "MAX_BYTES",
     "MAX_DUPLICATES",
-    "MOST_LOOKED",
-    "MOST_PRUNED",
     "PAGE",
     "Announcements",
     "Beside",
@@ -113,8 +100,6 @@ __all__ = [
     "Keys",
     "LeaseEnded",
     "LeaseHeartbeat",
-    "Letter",
-    "LetterList",
     "Lists",
     "Lookup",
     "Memory",
@@ -146,14 +131,12 @@ __all__ = [
     "ack",
     "body_of",
     "counts_of",
-    "digest_of",
     "hidden",
     "http_consumer",
     "id_of",
     "is_step",
     "lead",
     "may_be_duplicate",
-    "next_count",
     "release",
     "shared_id",
     "whole_ms",
@@ -294,7 +277,6 @@ class DelayStore(Store):
         self.lookup = Lookup(shared, registry)
         self.scan = Scan(shared, registry)
         self.queues = Queues(shared, registry)
-        self.letters = DeadLetters(shared, registry)
         self.figures = Figures(shared, registry)
 
     def aside(self) -> "DelayStore":

@@ -337,10 +337,6 @@ class Keys:
         """SET: names of the queues into which dead letters were put."""
         return self.of_all("dead_letters")
 
-    def replaying(self, queue: str) -> str:
-        """STRING with a TTL: name of the one caller that goes through a queue of dead letters."""
-        return self.of_all(f"replaying:{queue}")
-
     def sender(self, name: str, queue: str) -> str:
         """STRING with a TTL: number of the last page that a ``send_many`` has published, to recognize a repetition."""
         return self.of_queue(queue, f"sender:{name}")

@@ -282,6 +282,10 @@ class Queues(StorePart):
             self._client.ask("SREM", self._keys.dead_letters, queue)
         return count
 
+    def of_letters(self) -> list[str]:
+        """Returns the names of the queues into which dead letters were put."""
+        return sorted(map(as_text, self._client.redis.smembers(self._keys.dead_letters)))
+
     def note_dead_letters(self, queue: str, count: int = 1) -> None:
         """Notes that a queue gets dead letters, so that they are shown, and how many; one round trip.
 

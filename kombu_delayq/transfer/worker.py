@@ -4,16 +4,17 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from time import monotonic
+from typing import Any
 
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
+from kombu_delayq import hooks
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.store import Announcements, DelayStore, WakeRefused
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.leader import Leader, Tidying
 from kombu_delayq.transfer.leadership import Leadership
-from kombu_delayq.transfer.pruning import Pruning
 from kombu_delayq.transfer.reclaim import Reclaiming
 from kombu_delayq.transfer.standby import Standby
 
@@ -57,7 +58,7 @@ class TransferWorker(BackgroundWorker):
         self._leader = Leader(self._messages, self._announcements, self._stopping)
         self._standby = Standby(self._messages, self._announcements, self._stopping)
         self._tidying = Tidying()
-        self._pruning = Pruning()
+        self._chores: list[Any] | None = None  # of features, made when it leads
         self._reclaiming = Reclaiming()
         self._last_warning = ""
 
@@ -115,7 +116,10 @@ class TransferWorker(BackgroundWorker):
             return
         self._messages.clear(store)
         self._tidying.go_on(store, self._leadership.registered)
-        self._pruning.go_on(store)
+        if self._chores is None:
+            self._chores = hooks.made("chore")
+        for chore in self._chores:
+            chore.go_on(store)
 
     def _reclaim(self, store: DelayStore) -> float:
         """Gives back what dead consumers held. Returns the time until the next look at them, in s."""

@@ -5,8 +5,9 @@ from functools import partial
 
 import pytest
 
+from celery_ext.dead_letters.letter_list import LetterList, digest_of
+from celery_ext.dead_letters.store import LetterStore
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import LetterList, digest_of
 
 LETTERS = [b"%03d" % number for number in range(300)]
 
@@ -14,7 +15,7 @@ LETTERS = [b"%03d" % number for number in range(300)]
 def letters_of(store: DelayStore, *messages: bytes) -> LetterList:
     """Puts letters into the list, the oldest first."""
     store.client.lpush("dead", *messages)
-    return LetterList(partial(store.letters.page, "dead"))
+    return LetterList(partial(store.part(LetterStore).page, "dead"))
 
 
 def drop(*numbers: int) -> Callable[[DelayStore], object]:
@@ -43,7 +44,7 @@ def test_reading_goes_on_where_it_was(
     change(store)
     assert [letter for page in pages for letter in page] == behind
     if behind:
-        assert store.letters.page("dead", letters.at - 1, 1) == [behind[-1]]
+        assert store.part(LetterStore).page("dead", letters.at - 1, 1) == [behind[-1]]
 
 
 def test_letters_that_come_before_hide_none(store: DelayStore) -> None:

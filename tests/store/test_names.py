@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
+from celery_ext.dead_letters.store import LetterStore
 from celery_ext.repair.store import RepairStore
 from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.cluster.slots import slot_of_key
@@ -126,7 +127,7 @@ def test_every_operation_takes_any_queue_name(store: DelayStore, ear: Ear, name:
     assert [each.id for each in store.scan.browse(name).messages] == ["later"]
     assert (store.queues.size(name), store.scan.count(name), sum(store.scan.sizes([name]).values())) == (1, 1, 1)
     assert (store.queues.stats(name).delayed, store.queues.stats(name).ready) == (1, 2)
-    assert sum(store.letters.lists(name).values()) == 2
+    assert sum(store.part(LetterStore).lists(name).values()) == 2
     assert store.part(RepairStore).is_kept(name)
     assert popped(store.client, as_bytes(name)) == [b"body of i", b"new"]
     assert store.lookup.cancel([name], ["later"])["later"][0].queue == name

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from celery_ext.dead_letters.store import Letter, LetterStore
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import PageId, Requeued
@@ -53,7 +53,7 @@ def run_now(store: DelayStore, priority: int) -> None:
 def replayed(store: DelayStore, priority: int) -> None:
     """Sends a dead letter back to its queue."""
     store.client.lpush("app:dead", "letter")
-    store.letters.replay("dead", "app:dead", {0: Letter(b"letter", "queue", "q", priority, b"sent")})
+    store.part(LetterStore).replay("dead", "app:dead", {0: Letter(b"letter", "queue", "q", priority, b"sent")})
 
 
 def transferred(store: DelayStore, priority: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from celery_ext.dead_letters.store import LetterStore
 from celery_ext.repair.store import RepairStore
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
@@ -80,7 +81,7 @@ def test_dead_letters_lie_in_a_list_for_each_priority(make_store: MakeStore) -> 
     store = make_store(keys=Keys("app:"), steps=(0, 5))
     store.client.lpush("app:dead", "a", "b")
     lowest = "app:{app:dead}\x06\x165"
-    assert store.letters.lists("dead") == {"app:dead": 2, lowest: 0}
+    assert store.part(LetterStore).lists("dead") == {"app:dead": 2, lowest: 0}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,6 @@ def test_dead_letters_are_read_oldest_first(store: DelayStore, skip: int, count:
     """A page begins after as many of the oldest as are skipped, and reading changes nothing."""
     store.client.lpush("dead", *"abcde")
     before = contents(store.client)
-    assert store.letters.page("dead", skip, count) == [each.encode() for each in expected]
-    assert store.letters.page("never used", skip, count) == []
+    assert store.part(LetterStore).page("dead", skip, count) == [each.encode() for each in expected]
+    assert store.part(LetterStore).page("never used", skip, count) == []
     assert contents(store.client) == before

@@ -10,6 +10,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 
+from celery_ext.dead_letters.store import Letter, LetterStore
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.periodic.store import PeriodicStore, Run
@@ -19,7 +20,6 @@ from celery_ext.spark.job_types import JobRun
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import DelayedQueue, Offer, PageId, Part, Request, Requeued, Waiting
 from tests.support.store.cost import calls, round_trips
@@ -56,7 +56,7 @@ def _begun(store: DelayStore) -> JobRun:
 def _replay(store: DelayStore) -> None:
     key = store.keys.ready("dead", (0,))[0]
     store.client.lpush(key, "letter")
-    store.letters.replay("dead", key, {0: Letter(b"letter", "away")})
+    store.part(LetterStore).replay("dead", key, {0: Letter(b"letter", "away")})
 
 
 OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {

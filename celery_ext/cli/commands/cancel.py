@@ -9,7 +9,7 @@ from celery_ext.cli.options import STDIN, confirm, json_option, read_ids, yes_op
 from celery_ext.cli.output import escaped, number_of, print_stderr
 from celery_ext.cli.progress import act_on_ids, exit_code
 from celery_ext.cli.selecting import Criteria, are_selected, change, ids_or_criteria
-from celery_ext.waiting import BulkAction, revoke
+from celery_ext.waiting import BulkAction, places, revoke
 
 
 @click.command()
@@ -37,7 +37,7 @@ def cancel(
     with broker.store() as (connection, store):
         question = f"Cancel {'tasks' if in_stdin else named} on {broker_in_words(connection)}?"
         confirm(question, yes=yes, stdin_is_read=in_stdin)
-        done = revoke.cancel(lambda: nullcontext(store), read_ids(ids), broker.app, letters=())
+        done = revoke.cancel(lambda: nullcontext(store), read_ids(ids), broker.app, places=places())
         outcomes = ((cancelled.id, cancelled.outcome) for cancelled in done)
         counts = act_on_ids("cancel", ids, outcomes, "cancelling", as_json=as_json)
         if counts["cancelled"] and broker.app is None:

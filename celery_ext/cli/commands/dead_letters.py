@@ -33,10 +33,10 @@ from celery_ext.cli.output import (
     when,
 )
 from celery_ext.cli.progress import with_progress
-from celery_ext.dead_letters import Choice, DeadLetter, LetterAction, routes
+from celery_ext.dead_letters import Choice, DeadLetter, Letter, LetterAction, routes
 from celery_ext.dead_letters import letters as letters_of
 from kombu_delayq.audit import audited
-from kombu_delayq.store import DelayStore, Letter
+from kombu_delayq.store import DelayStore
 
 #: The columns of a listing, and the cell of a letter in each.
 COLUMNS: dict[str, Callable[[DeadLetter, float], str]] = {
@@ -87,7 +87,7 @@ def list_(broker: CliBroker, /, queues: tuple[str, ...], limit: int, as_json: bo
         failed = len(known) < len(names)
         for queue in known:
             try:
-                total = sum(store.letters.lists(queue).values())
+                total = letters_of.count(store, queue)
                 wanted = filter(choice, letters_of.browse(store, queue))
                 of = None if choice.narrow else total
                 found = with_progress(islice(wanted, limit or None), "listing", of, printing=True)
@@ -217,7 +217,7 @@ class _LetterJob:
         """Counts the chosen letters of queues, so that a round is made only where there are some."""
         for queue in queues:
             try:
-                total = sum(self._store.letters.lists(queue).values())
+                total = letters_of.count(self._store, queue)
                 letters = with_progress(letters_of.browse(self._store, queue), "reading", total)
                 wanted, unroutable = letters_of.choose(letters, self._selection, self._action)
             except ResponseError as error:  # such as for a key of another type; the other queues go on

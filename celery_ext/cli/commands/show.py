@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -13,10 +12,8 @@ from celery_ext.cli.group import Reader
 from celery_ext.cli.options import count_of_ids, ids_argument, json_option, read_ids
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, task_name, when_due
 from celery_ext.cli.progress import with_progress
-from celery_ext.dead_letters import DeadLetter
-from celery_ext.dead_letters import letters as letters_of
 from celery_ext.delays import DelayChain, in_words
-from celery_ext.waiting import DelayedTask, by_id
+from celery_ext.waiting import DelayedTask, by_id, places
 
 #: How many of the next delays of a chain are printed.
 NEXT_DELAYS = 10
@@ -37,14 +34,14 @@ def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> N
     with broker.store() as (_, store):
         now_ms = store.now_ms()
         asked = found = 0
-        latest = cache(lambda: {letter.id: letter for letter in letters_of.latest(store)})
+        elsewhere = places()
         for identity, messages in with_progress(
             by_id.get(store, read_ids(ids)), "searching", count_of_ids(ids), printing=True
         ):
             asked += 1
             if not messages:
-                letter = latest().get(identity)
-                print_stderr(f"{identity}: not waiting{'' if letter is None else _grave(letter)}")
+                where = (place.find(store, [identity]).get(identity) for place in elsewhere)
+                print_stderr(", but ".join([f"{identity}: not waiting", *filter(None, where)]))
             for task in map(DelayedTask, messages):
                 found += 1
                 if raw:
@@ -57,11 +54,6 @@ def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> N
                     click.echo("\n".join([""] * (found > 1) + _text(task, chain, now_ms)))
     if asked and not found:
         raise SystemExit(1)
-
-
-def _grave(letter: DeadLetter) -> str:
-    why = ": ".join(text for text in (letter.reason, letter.error) if text)
-    return f", but a dead letter in queue {letter.buried_in!r}" + (f" ({why})" if why else "")
 
 
 def _print_raw(task: DelayedTask) -> None:

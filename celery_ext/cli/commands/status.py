@@ -187,7 +187,7 @@ def _dead_letters(broker: CliBroker, store: DelayStore, queues: Sequence[str]) -
     if broker.app is not None:
         with suppress(Exception):  # routes of the user's may fail in any way
             of_app = routes.named_by(broker.app)
-    known = {*(store.if_allowed(store.letters.queues) or ()), *of_app}
+    known = {*(store.if_allowed(store.queues.of_letters) or ()), *of_app}
     names = sorted(known.intersection(queues) if queues else known)
     found = {}
     for stats in _overview(store, names):

@@ -283,7 +283,7 @@ def _unknown(queue: str) -> Problem:
 
 
 def _figures(store: DelayStore, names: Sequence[str], cluster: Cluster | None) -> Iterator[QueueFigures]:
-    letters = set(store.if_allowed(store.letters.queues) or ()) if names else set()
+    letters = set(store.if_allowed(store.queues.of_letters) or ()) if names else set()
     for stats, counts, unacked, consumers, paused_ms, slot, node in count_queues(store, names, cluster):
         figures = QueueFigures(
             queue=stats.queue,

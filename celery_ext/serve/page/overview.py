@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from celery_ext.dead_letters import LetterStore, buried_ms
 from celery_ext.doctor import Finding, Level, examine_servers, judge
 from celery_ext.serve.access.identity import Caller, caller_of
 from celery_ext.serve.counting import QueueState, count_queues, visible_queues
@@ -20,7 +21,6 @@ from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq.cluster import Nodes
-from kombu_delayq.message import buried_ms
 from kombu_delayq.store import ConsumerLease, DelayStore
 
 #: Rows of the table of queues, and of that of consumers.
@@ -76,7 +76,7 @@ def letters_of(store: DelayStore, queues: Iterable[str]) -> tuple[dict[str, int]
     latest = 0.0
     for queue in queues:
         with suppress(*store.pool.partial_errors):
-            lists = store.letters.lists(queue)
+            lists = store.part(LetterStore).lists(queue)
             found[queue] = sum(lists.values())
             latest = max(latest, *(_latest_ms(store, key, count) for key, count in lists.items()))
     return found, latest
@@ -84,7 +84,7 @@ def letters_of(store: DelayStore, queues: Iterable[str]) -> tuple[dict[str, int]
 
 def _latest_ms(store: DelayStore, key: str, count: int) -> float:
     try:
-        letters = store.letters.page(key, count - 1, 1) if count else []
+        letters = store.part(LetterStore).page(key, count - 1, 1) if count else []
     except store.pool.partial_errors:
         return inf
     times = [inf if (at_ms := buried_ms(letter)) is None else at_ms for letter in letters]
@@ -159,7 +159,7 @@ def overview(request: Request) -> Response:
     queues = visible_queues(request, store)
     due = store.unless_away(lambda: store.figures.due_counts(queues, bounds(page.now_ms, span))) or {}
     rows = count_queues(store, queues, cluster)
-    known = store.unless_away(store.letters.queues) or ()
+    known = store.unless_away(store.queues.of_letters) or ()
     buried = caller.queues_of(sorted({*known, *serve.settings.dead_letters}))
     letters, latest_ms = letters_of(store, buried)
     leader = store.unless_away(lambda: store.leases.leader() or "")

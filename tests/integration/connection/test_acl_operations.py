@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 
+from celery_ext.dead_letters.letters import latest
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.options import Options
@@ -33,7 +34,7 @@ _OF_REPAIR = " repair_index repair_bodies repair_list convert replay index due_c
 HELD: dict[str, Callable[[DelayStore], Any]] = {
     "adopt what is held": lambda store: store.delivery.adopt("q", _FAR, "tag"),
     "place far away": lambda store: store.delivery.offer("q", _FAR),
-    "look for dead letters": lambda store: list(store.letters.latest(["q"])),
+    "look for dead letters": lambda store: list(latest(store, ["q"])),
 }
 _FAR = Offer("far", repr(FUTURE_MS), 0, '{"headers": {}, "properties": {}}')
 _JOURNAL = " elect journal_heartbeat promote claim_rows "

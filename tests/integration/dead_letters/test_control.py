@@ -17,12 +17,11 @@ from celery_ext import DeadLetters, cancel, install
 from celery_ext.connection import open_store
 from celery_ext.dead_letters import Choice, DeadLetter
 from celery_ext.dead_letters import letters as letters_of
+from celery_ext.dead_letters.store import Letter, LetterStore
 from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import DelayChainCancelled, InvalidQueueName
 from kombu_delayq.message.letter_record import Reason
-from kombu_delayq.store.dead_letters import DeadLetters as LettersOfStore
-from kombu_delayq.store.dead_letters import Letter
 from tests.support.workers.harness import TRANSPORT
 
 
@@ -130,19 +129,19 @@ def test_letters_are_replayed_and_dropped(app: Celery) -> None:
 def test_a_change_beside_another_round_misses_no_letter(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits until the other round, which takes letters while it looks which it means, is over."""
     bury_some(app, "mail", *(f"m{number}" for number in range(250)))
-    page, hold, others = LettersOfStore.page, LettersOfStore._hold, [True]
+    page, hold, others = LetterStore.page, LetterStore._hold, [True]
 
     def go_on(most: int | None) -> None:
         """Lets the other round go on: by so many letters, or to its end."""
         if others and others.pop() and len(list(islice(other, most))) == most:
             others.append(True)
 
-    def page_between(store: LettersOfStore, *args: Any, **options: Any) -> list[bytes]:
+    def page_between(store: LetterStore, *args: Any, **options: Any) -> list[bytes]:
         found = page(store, *args, **options)
         go_on(10)
         return found
 
-    def hold_after(store: LettersOfStore, queue: str, name: str) -> bool:
+    def hold_after(store: LetterStore, queue: str, name: str) -> bool:
         go_on(None)
         return hold(store, queue, name)
 
@@ -154,8 +153,8 @@ def test_a_change_beside_another_round_misses_no_letter(app: Celery, monkeypatch
         chosen, _ = letters_of.choose(letters_of.browse(store, "dead-mail"), is_older, letters_of.away)
         other = letters_of.replay(store, "dead-mail", chosen, letters_of.away)
         next(other)
-        monkeypatch.setattr(LettersOfStore, "page", page_between)
-        monkeypatch.setattr(LettersOfStore, "_hold", hold_after)
+        monkeypatch.setattr(LetterStore, "page", page_between)
+        monkeypatch.setattr(LetterStore, "_hold", hold_after)
         assert DeadLetters(app).drop(["m160", "m220"]) == 2
         monkeypatch.undo()
         assert [letter.id for letter in DeadLetters(app).list("dead-mail")] == [
@@ -165,7 +164,7 @@ def test_a_change_beside_another_round_misses_no_letter(app: Celery, monkeypatch
 
 def test_a_change_that_ends_half_way_leaves_the_order(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
     """After it the oldest letters still stand where the oldest stand, so that retention drops these."""
-    ids, replay, calls = [f"m{number}" for number in range(250)], LettersOfStore.replay, list[int]()
+    ids, replay, calls = [f"m{number}" for number in range(250)], LetterStore.replay, list[int]()
     for task_id in ids:
         bury_some(app, "mail", task_id, error=f"customer {int(task_id[1:]) % 2}")
 
@@ -176,12 +175,12 @@ def test_a_change_that_ends_half_way_leaves_the_order(app: Celery, monkeypatch: 
         return replay(*args)
 
     letters = DeadLetters(app)
-    monkeypatch.setattr(LettersOfStore, "replay", ends)
+    monkeypatch.setattr(LetterStore, "replay", ends)
     with pytest.raises(OperationalError):
         letters.drop(error="customer 1")
     assert [letter.id for letter in letters.list("dead-mail")] == [*ids[:100:2], *ids[100:]]
     with app.connection_for_read() as connection:
-        assert open_store(connection).letters.prune("dead-mail", None, 60) == 140
+        assert open_store(connection).part(LetterStore).prune("dead-mail", None, 60) == 140
     assert [letter.id for letter in letters.list("dead-mail")] == ids[-60:]
 
 
@@ -209,13 +208,13 @@ def test_a_letter_that_has_no_way_back_stays(app: Celery, caplog: pytest.LogCapt
 def test_letters_that_stay_do_not_hold_up_a_pace(app: Celery, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow replay passes by what is not meant in large pages, and lets one letter leave at a time."""
     bury_some(app, "mail", *(f"m{number}" for number in range(250)))
-    moved, replay = list[list[int]](), LettersOfStore.replay
+    moved, replay = list[list[int]](), LetterStore.replay
 
-    def noting(store: LettersOfStore, queue: str, key: str, letters: Mapping[int, Letter]) -> list[int]:
+    def noting(store: LetterStore, queue: str, key: str, letters: Mapping[int, Letter]) -> list[int]:
         moved.append([*letters])
         return replay(store, queue, key, letters)
 
-    monkeypatch.setattr(LettersOfStore, "replay", noting)
+    monkeypatch.setattr(LetterStore, "replay", noting)
     assert DeadLetters(app).replay(["m150", "m151"], rate=1.9) == {"replayed": 2, "unroutable": 0}
     assert [page for page in moved if page] == [[150], [150]]
     assert len(moved) < 10

@@ -10,11 +10,11 @@ from celery import Celery
 from kombu import Connection
 
 from celery_ext import Call, asend, install, send_many
+from celery_ext.dead_letters.store import Letter, LetterStore
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.job_types import JobRun
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import InvalidQueueName
-from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.types import DelayedQueue, Offer, Request
 from tests.support.store.jobs import jobs
 from tests.support.workers.harness import TRANSPORT
@@ -78,7 +78,7 @@ OF_CHANNEL: dict[str, Callable[[Any, str], Any]] = {
 
 def _replay(store: Any, queue: str) -> None:
     store.client.lpush("dead", "letter")
-    store.letters.replay("dead", "dead", {0: Letter(b"letter", "queue", queue, 0, b"body")})
+    store.part(LetterStore).replay("dead", "dead", {0: Letter(b"letter", "queue", queue, 0, b"body")})
 
 
 def _enqueue(store: Any, queue: str) -> None:

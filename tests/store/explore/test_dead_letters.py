@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from celery_ext.dead_letters.store import Letter, LetterStore
 from kombu_delayq.message.letter_record import DEAD_LETTER
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.types import Requeued
 from tests.store.explore.test_kernel import SECONDS
 from tests.support.store.explorer import Explorer, Violation
@@ -58,7 +58,7 @@ class LettersWorld(FleetWorld):
     def do_prune(self, fleet: Fleet, most: str) -> Fleet:
         """The leader drops the oldest letters that are too many."""
         before = self._letters
-        dropped = self.store.letters.prune(DEAD, None, int(most))
+        dropped = self.store.part(LetterStore).prune(DEAD, None, int(most))
         if self._letters != before[dropped:] or dropped != max(len(before) - int(most), 0):
             raise Violation(f"of {before}, {dropped} were dropped, and {self._letters} are left")
         for letter in before[:dropped]:
@@ -85,12 +85,12 @@ class LettersWorld(FleetWorld):
 
     @property
     def _letters(self) -> list[bytes]:
-        return self.store.letters.page(DEAD)
+        return self.store.part(LetterStore).page(DEAD)
 
     def _take_out(self, letters: dict[int, Letter]) -> list[str]:
         """Takes letters out of the list. Returns the ids of those that have left, and no others may have."""
         before = self._letters
-        left = [letters[older].message for older in self.store.letters.replay(DEAD, DEAD, letters)]
+        left = [letters[older].message for older in self.store.part(LetterStore).replay(DEAD, DEAD, letters)]
         if Counter(before) - Counter(self._letters) != Counter(left):
             raise Violation(f"{left} are said to have left {before}, and {self._letters} are there")
         return [about(letter)[0] for letter in left]

@@ -30,7 +30,7 @@ def test_a_message_becomes_a_dead_letter(store: DelayStore) -> None:
     assert store.client.lrange(store.keys.ready("dead", (0, 3, 6, 9))[3], 0, -1) == [b"letter of body of b"]
     assert [message.id for message in store.scan.browse("q").messages] == ["later"]
     assert store.client.hget(store.keys.counts("q"), "overdue_dead_lettered") == b"3"
-    assert store.letters.queues() == ["dead"]
+    assert store.queues.of_letters() == ["dead"]
 
 
 def test_a_message_that_changed_is_left_alone(store: DelayStore) -> None:

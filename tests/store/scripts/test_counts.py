@@ -8,10 +8,10 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
+from celery_ext.dead_letters.store import Letter, LetterStore
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, OPERATIONS, QueueCounts
-from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Requeued
 from tests.support.store.consuming import fetch, lives
@@ -122,7 +122,9 @@ def test_operations_count_messages(store: DelayStore) -> None:
     assert store.queues.purge("q") == 6
     store.client.lpush("dead", "a", "b", "c", "d")
     goals: list[Any] = [(b"a", "queue", "q"), (b"c", "away"), (b"d", "away"), (b"gone", "away")]
-    store.letters.replay("dead", "dead", {at: Letter(*goal) for at, goal in zip((0, 2, 3, 4), goals, strict=True)})
+    store.part(LetterStore).replay(
+        "dead", "dead", {at: Letter(*goal) for at, goal in zip((0, 2, 3, 4), goals, strict=True)}
+    )
     found = counts(store).operations
     assert found == {"cancel": 4, "reschedule": 2, "run_now": 3, "purge": 6, "replay": 0, "drop": 0}
     assert counts(store, "dead").operations == {**dict.fromkeys(OPERATIONS, 0), "replay": 1, "drop": 2}
@@ -133,7 +135,7 @@ def test_what_changes_nothing_counts_nothing(store: DelayStore) -> None:
     """Operations that find no message leave no counters behind."""
     store.lookup.cancel(["q"], ["unknown"])
     store.queues.purge("q")
-    store.letters.replay("dead", "dead", {0: Letter(b"unknown", "away")})
+    store.part(LetterStore).replay("dead", "dead", {0: Letter(b"unknown", "away")})
     assert not store.client.keys("*:counts")
 
 
@@ -154,8 +156,10 @@ ACTS: dict[str, Callable[[DelayStore, Requeued], bool]] = {
     "reschedule": lambda store, _: store.lookup.reschedule("q", _change(store, "0")) == ["rescheduled"],
     "run_now": lambda store, _: store.lookup.run_now("q", _change(store, "1")) == ["transferred"],
     "redelivered": lambda store, held: store.fetching.requeue([held], "next", redelivers=True) == [],
-    "drop": lambda store, _: store.letters.replay("dead", "dead", {0: Letter(b"a", "away")}) == [0],
-    "replay": lambda store, _: store.letters.replay("dead", "dead", {0: Letter(b"b", "queue", "q", 0, b"c")}) == [0],
+    "drop": lambda store, _: store.part(LetterStore).replay("dead", "dead", {0: Letter(b"a", "away")}) == [0],
+    "replay": lambda store, _: (
+        store.part(LetterStore).replay("dead", "dead", {0: Letter(b"b", "queue", "q", 0, b"c")}) == [0]
+    ),
     "purge": lambda store, _: store.queues.purge("q") > 0,
 }
 
@@ -258,10 +262,10 @@ def test_counters_of_a_deleted_queue_are_gone(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i"))
     store.lookup.cancel(["q"], ["i"])
     store.queues.note_dead_letters("q")
-    assert store.letters.queues() == ["q"]
+    assert store.queues.of_letters() == ["q"]
     assert store.queues.delete("q") == 0
     assert not store.client.exists(COUNTS)
-    assert store.letters.queues() == []
+    assert store.queues.of_letters() == []
 
 
 def test_counters_live_as_long_as_a_queue_that_expires(store: DelayStore) -> None:
@@ -300,7 +304,7 @@ def test_counters_of_queues_that_nobody_knows_end(store: DelayStore) -> None:
     """Counters of a queue that never held delayed messages, such as one of dead letters, are kept for a while."""
     store.client.lpush("dead", "a", "b")
     for message in (b"a", b"b"):
-        store.letters.replay("dead", "dead", {0: Letter(message, "away")})
+        store.part(LetterStore).replay("dead", "dead", {0: Letter(message, "away")})
         assert WEEK_S - 100 < store.client.ttl("delayq:{dead}:counts") <= WEEK_S
         store.client.expire("delayq:{dead}:counts", 5)
     assert counts(store, "dead").operations["drop"] == 2

@@ -2,8 +2,8 @@
 
 import pytest
 
+from celery_ext.dead_letters.store import Letter, LetterStore
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.dead_letters import Letter
 from tests.support.store.keyspace import contents, popped, refuses_a_key_of_the_wrong_type
 
 
@@ -21,7 +21,7 @@ def test_letters_leave_from_where_they_stand(store: DelayStore) -> None:
     bury(store, *"abcdefg")
     store.client.lpush("q", "ready before")
     letters = {0: to_queue(b"a"), 2: Letter(b"c", "away"), 5: to_queue(b"f")}
-    assert store.letters.replay("dead", "dead", letters) == [0, 2, 5]
+    assert store.part(LetterStore).replay("dead", "dead", letters) == [0, 2, 5]
     assert popped(store.client, "dead") == [b"b", b"d", b"e", b"g"]
     assert popped(store.client, "q") == [b"ready before", b"new a", b"new f"]
 
@@ -36,7 +36,7 @@ def test_letters_go_to_several_queues_and_priorities(store: DelayStore) -> None:
         to_queue(b"d", "q", 5),
         to_queue(b"e", "other", 9),
     ]
-    assert store.letters.replay("dead", "dead", dict(enumerate(letters))) == [0, 1, 2, 3, 4]
+    assert store.part(LetterStore).replay("dead", "dead", dict(enumerate(letters))) == [0, 1, 2, 3, 4]
     assert contents(store.client) == {
         b"dead": [b"f"],
         b"q": [b"new c"],
@@ -48,7 +48,7 @@ def test_letters_go_to_several_queues_and_priorities(store: DelayStore) -> None:
 def test_of_equal_letters_one_leaves(store: DelayStore) -> None:
     """A letter that stands there twice stays once, at either end of the list."""
     bury(store, *"abbcdde")
-    assert store.letters.replay("dead", "dead", {1: Letter(b"b", "away"), 5: Letter(b"d", "away")}) == [1, 5]
+    assert store.part(LetterStore).replay("dead", "dead", {1: Letter(b"b", "away"), 5: Letter(b"d", "away")}) == [1, 5]
     assert popped(store.client, "dead") == [b"a", b"b", b"c", b"d", b"e"]
 
 
@@ -58,7 +58,7 @@ def test_what_another_has_taken_is_not_sent(store: DelayStore, gone: int) -> Non
     there = [message for older, message in enumerate((b"a", b"b", b"c", b"d")) if older != gone]
     bury(store, *there)
     letters = {older: to_queue(message) for older, message in enumerate((b"a", b"b", b"c"))}
-    assert store.letters.replay("dead", "dead", letters) == [*range(gone)]
+    assert store.part(LetterStore).replay("dead", "dead", letters) == [*range(gone)]
     assert popped(store.client, "q") == [b"new a", b"new b", b"new c"][:gone]
     assert popped(store.client, "dead") == there[gone:]
 
@@ -67,7 +67,7 @@ def test_letters_that_have_moved_are_dropped_all_the_same(store: DelayStore) -> 
     """When others have left before them, the script finds them; what is not there is not counted."""
     bury(store, *"cdefg")
     letters = {at: Letter(message, "away") for at, message in ((2, b"a"), (4, b"c"), (5, b"d"), (6, b"f"))}
-    assert store.letters.replay("dead", "dead", letters) == [4, 5, 6]
+    assert store.part(LetterStore).replay("dead", "dead", letters) == [4, 5, 6]
     assert popped(store.client, "dead") == [b"e", b"g"]
 
 
@@ -76,7 +76,10 @@ def test_letters_are_dropped_from_a_full_redis(store: DelayStore) -> None:
     bury(store, *"abcde")
     store.client.config_set("maxmemory", 1)
     try:
-        assert store.letters.replay("dead", "dead", {1: Letter(b"b", "away"), 3: Letter(b"d", "away")}) == [1, 3]
+        assert store.part(LetterStore).replay("dead", "dead", {1: Letter(b"b", "away"), 3: Letter(b"d", "away")}) == [
+            1,
+            3,
+        ]
     finally:
         store.client.config_set("maxmemory", 0)
     assert popped(store.client, "dead") == [b"a", b"c", b"e"]
@@ -86,16 +89,16 @@ def test_the_last_letter_takes_the_list_with_it(store: DelayStore) -> None:
     """When all letters have left, the key is gone, and what is given beyond the end is not counted."""
     bury(store, "a")
     letters = {0: Letter(b"a", "away"), 1: Letter(b"b", "away"), 2: to_queue(b"c")}
-    assert store.letters.replay("dead", "dead", letters) == [0]
-    assert store.letters.replay("dead", "dead", {0: Letter(b"", "away")}) == []
-    assert store.letters.replay("dead", "dead", {}) == []
+    assert store.part(LetterStore).replay("dead", "dead", letters) == [0]
+    assert store.part(LetterStore).replay("dead", "dead", {0: Letter(b"", "away")}) == []
+    assert store.part(LetterStore).replay("dead", "dead", {}) == []
     assert contents(store.client) == {}
 
 
 def test_a_letter_may_go_to_the_queue_it_lies_in(store: DelayStore) -> None:
     """A dead letter queue may itself be the queue to which a letter goes."""
     bury(store, "a", "b", key="q")
-    assert store.letters.replay("q", "q", {0: to_queue(b"a")}) == [0]
+    assert store.part(LetterStore).replay("q", "q", {0: to_queue(b"a")}) == [0]
     assert popped(store.client, "q") == [b"b", b"new a"]
 
 
@@ -104,7 +107,7 @@ def test_letters_of_any_bytes(store: DelayStore) -> None:
     messages = [b"", b"replay", b"drop", b"0", b"\xff\x00\r\n", bytes(range(256)), b"x" * 1_000_000]
     bury(store, *messages)
     letters = {older: Letter(message, "queue", "q", 0, message) for older, message in enumerate(messages)}
-    assert store.letters.replay("dead", "dead", letters) == [*range(len(messages))]
+    assert store.part(LetterStore).replay("dead", "dead", letters) == [*range(len(messages))]
     assert popped(store.client, "q") == messages
 
 
@@ -113,4 +116,4 @@ def test_a_key_of_the_wrong_type_is_named_and_left_alone(store: DelayStore, key:
     """Where somebody else's key is in the way, the error names it and no letter moves."""
     bury(store, "a", "b", "b")
     letters = {0: Letter(b"a", "away"), 1: to_queue(b"b", "q", 3), 2: to_queue(b"b")}
-    refuses_a_key_of_the_wrong_type(store, key, lambda: store.letters.replay("dead", "dead", letters))
+    refuses_a_key_of_the_wrong_type(store, key, lambda: store.part(LetterStore).replay("dead", "dead", letters))

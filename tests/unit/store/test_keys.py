@@ -11,6 +11,7 @@ from kombu import Connection
 from kombu.transport.redis import Channel
 from redis.crc import key_slot
 
+from celery_ext.dead_letters.keys import LetterKeys
 from celery_ext.features import key_names
 from celery_ext.journal.keys import JournalKeys
 from celery_ext.spark.keys import JobKeys
@@ -46,7 +47,7 @@ def test_the_prefix_stands_before_every_name() -> None:
     plain, prefixed = Keys(), Keys("app:")
     for name in ("queues", "lease", "standby", "second_standby", "wake", "cancelled"):
         assert getattr(prefixed, name) == "app:" + getattr(plain, name)
-    assert prefixed.replaying("q") == "app:" + plain.replaying("q")
+    assert LetterKeys(prefixed).replaying("q") == "app:" + LetterKeys(plain).replaying("q")
     assert JobKeys(prefixed).job("q") == "app:" + JobKeys(plain).job("q")
     for name in ("due", "bodies", "order", "duplicates"):
         assert getattr(prefixed, name)("q") == "app:" + getattr(plain, name)("app:q")
@@ -56,7 +57,7 @@ def test_the_prefix_stands_before_every_name() -> None:
 def test_no_two_keys_are_the_same() -> None:
     """All keys of a queue or job, and those of one whose name only adds braces or a part of a key, differ."""
     keys, of_job = Keys(), JobKeys(Keys())
-    makers = (keys.due, keys.bodies, keys.order, keys.duplicates, keys.replaying)
+    makers = (keys.due, keys.bodies, keys.order, keys.duplicates, LetterKeys(keys).replaying)
     makers += (of_job.job, of_job.guard, of_job.stream)
     like_keys = ("}:due", "job:a", "{a}:due", "delayq:{a}:due", "a:due")
     names = [make(name) for name in ("a", "b", "{a}", "tagged:a", "", *like_keys) for make in makers]

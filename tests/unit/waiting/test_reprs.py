@@ -7,11 +7,11 @@ import pytest
 
 from celery_ext.cli.export_format import Exported
 from celery_ext.dead_letters import DeadLetter
+from celery_ext.dead_letters.store import Letter
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import UnreadableMessage
 from kombu_delayq.message.rewrite import with_eta
 from kombu_delayq.message.unacked import read_note
-from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Fetched, Held, Offer, Page, Requeued, Scanned, Waiting
 from tests.support.messages import ETA_AT, ETA_MS, task_message

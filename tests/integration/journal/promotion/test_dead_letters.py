@@ -5,9 +5,9 @@ import json
 import pytest
 
 from celery_ext.dead_letters import DeadLetter, letters
+from celery_ext.dead_letters.store import Letter
 from celery_ext.journal import JournaledStore
 from kombu_delayq.message.letter_record import Reason, record
-from kombu_delayq.store.dead_letters import Letter
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.journal.stores import Promoter, body_of, delivered, in_redis, offer, restored

@@ -5,6 +5,7 @@ import json
 import pytest
 from celery import Celery
 
+from celery_ext.dead_letters.store import LetterStore
 from celery_ext.serve.page.rendering import BOUND
 from kombu_delayq.message.letter_record import DEAD_LETTER, record
 from kombu_delayq.store import DelayStore
@@ -20,7 +21,7 @@ def bury(app: Celery, store: DelayStore):
     def put(count: int) -> None:
         for number in range(count):
             app.send_task("shop.charge", [number], task_id=f"letter-{number}", queue="mail")
-            key = store.letters._client.ready("mail")[0]
+            key = store.part(LetterStore)._client.ready("mail")[0]
             message = json.loads(store.client.rpop(key))
             error = f"ValueError: no card {number}\n  in charge"
             message["properties"][DEAD_LETTER] = record(

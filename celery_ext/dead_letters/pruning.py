@@ -6,7 +6,8 @@ from time import monotonic
 from kombu.log import get_logger
 from redis.exceptions import ResponseError
 
-from kombu_delayq.store import MOST_PRUNED, DelayStore
+from celery_ext.dead_letters.store import MOST_PRUNED, LetterStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.text import readable
 
 logger = get_logger(__name__)
@@ -16,7 +17,10 @@ PRUNE_S, PRUNE_ON_S = 60.0, 1.0
 
 
 class Pruning:
-    """Looks at all queues of dead letters now and then. A queue that cannot be pruned holds up no other."""
+    """Looks at all queues of dead letters now and then. A queue that cannot be pruned holds up no other.
+
+    It is the hook ``chore``, of which each transfer worker that leads makes one.
+    """
 
     def __init__(self) -> None:
         self._next_at = -inf
@@ -31,7 +35,7 @@ class Pruning:
         before_ms = None if ttl is None else store.now_ms() - 1000 * ttl
         for queue in self._queues(store):
             try:
-                dropped = store.letters.prune(queue, before_ms, most)
+                dropped = store.part(LetterStore).prune(queue, before_ms, most)
             except ResponseError as error:  # an ACL may forbid it, or a key has another type
                 self._note(queue, str(error))
                 continue
@@ -47,7 +51,7 @@ class Pruning:
 
     def _queues(self, store: DelayStore) -> list[str]:
         try:
-            return store.letters.queues()
+            return store.queues.of_letters()
         except ResponseError as error:
             self._note("", str(error))
             return []

@@ -1,20 +1,19 @@
 """The store's operations on dead letters, which stand in ordinary queues of kombu."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from hashlib import blake2b
 from time import sleep
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
 from redis.exceptions import ResponseError
 
-from kombu_delayq.message import buried_ms
+from celery_ext.dead_letters.keys import LetterKeys
+from celery_ext.dead_letters.letter_list import LETTERS_PAGE, LetterList
+from kombu_delayq.message import LetterRecord, ms_of, properties_of, read
 from kombu_delayq.redis import Key, ListKey, Rows, operation, wrong_type
-from kombu_delayq.store.leases import lead, release
-from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.types import without_bodies
+from kombu_delayq.store import QueueRegistry, StoreClient, StorePart, lead, release, without_bodies
 from kombu_delayq.text import as_bytes, as_text
 
 #: A caller that gives no sign of life for ``REPLAYING_TTL_S`` loses its hold on a queue of dead letters. Other callers
@@ -22,10 +21,8 @@ from kombu_delayq.text import as_bytes, as_text
 REPLAYING_TTL_S, REPLAYING_POLL_S = 15.0, 0.1
 #: One call of ``prune`` reads so many letters of a list at once, and drops about so many of it at most.
 PRUNE_PAGE, MOST_PRUNED = 100, 1000
-#: How many of the latest letters of a list are searched for an id, and how many for the letter of a cursor.
-MOST_SEARCHED, MOST_LOOKED = 2_000, 10_000
-#: Most letters that are read in one call, and about the most bytes.
-LETTERS_PAGE, PAGE_BYTES = 100, 1_000_000
+#: How many of the latest letters of a list are searched for an id.
+MOST_SEARCHED = 2_000
 
 
 class Letter(NamedTuple):
@@ -49,111 +46,31 @@ class Letter(NamedTuple):
         return without_bodies(self)
 
 
-class LetterList:
-    """Reads a list of dead letters, the oldest first, a page at a time, and passes over none when others leave.
-
-    It remembers the letters that it has passed by, and goes on behind the newest of these that is still there.
-
-    Args:
-        page: Reads so many letters, after so many older ones.
-        at: How many of the oldest are left out.
-
-    Attributes:
-        at: How many letters are older than the next one.
-    """
-
-    def __init__(self, page: Callable[[int, int], list[bytes]], at: int = 0) -> None:
-        self._page, self.at = page, at
-        self._passed: dict[str, None] = {}  # digests, the newest last
-        self._overlap = 1  # a page is read from the last of these on, which is looked at again
-
-    def begin(self, position: int, digest: str) -> None:
-        """Begins with the letter of a digest, which was at a position; if it has left, with the oldest letter."""
-        self.at, self._passed, self._overlap = position, {digest: None}, 0
-
-    def read(self, count: int) -> list[bytes]:
-        """Returns the next letters; fewer than ``count`` at the end of the list."""
-        while self._passed:
-            page = self._page(self.at - self._overlap, count + self._overlap)
-            if page and digest_of(page[0]) == next(reversed(self._passed)):
-                return page[self._overlap :]
-            self._find()
-        return self._page(self.at, count)
-
-    def rest(self, most: int = LETTERS_PAGE) -> Iterator[list[bytes]]:
-        """Yields the next letters page by page, each before it goes on behind it; at most so many in a page."""
-        count = min(most, LETTERS_PAGE)
-        while page := self.read(count):
-            yield page
-            self.pass_by(page)
-            if len(page) < count:
-                return
-            count = min(most, next_count(page))
-
-    def pass_by(self, letters: Iterable[bytes]) -> None:
-        """Goes on behind letters: the next ones, but for those that the caller has taken out."""
-        passed = [*map(digest_of, letters)]
-        self.at, self._overlap = self.at + len(passed), 1
-        self._passed.update(dict.fromkeys(passed))
-
-    def _find(self) -> None:
-        """Goes to the newest letter that was passed and is still there, which is before its old place, or to the start.
-
-        The letter of a cursor is sought among ``MOST_LOOKED``: anybody may send a cursor.
-        """
-        at, count = self.at - self._overlap + 1, LETTERS_PAGE
-        end = 0 if self._overlap else max(at - MOST_LOOKED, 0)
-        while at > end:
-            count = min(count, at - end)
-            at -= count
-            page = self._page(at, count)
-            for position, letter in reversed([*enumerate(page, at)]):
-                if (digest := digest_of(letter)) in self._passed:
-                    while next(reversed(self._passed)) != digest:
-                        self._passed.popitem()
-                    self.at = position + self._overlap
-                    return
-            count = next_count(page) if page else LETTERS_PAGE
-        self.at = 0
-        self._passed.clear()
-
-
-def digest_of(message: bytes) -> str:
-    """Returns what tells one dead letter from all others."""
-    return blake2b(message, digest_size=8).hexdigest()
-
-
-def next_count(page: Sequence[bytes]) -> int:
-    """Returns how many dead letters to read next, by the size of those of the last page."""
-    size = sum(map(len, page)) // len(page)
-    return max(1, min(LETTERS_PAGE, PAGE_BYTES // max(size, 1)))
-
-
 @operation(once=True)
 def replay(*, dead: ListKey, counts: Key, letters: Rows[tuple[int, bytes, str]]) -> list[int]: ...
 
 
-class DeadLetters(StorePart):
+class LetterStore(StorePart):
     """Reads queues of dead letters, and sends their messages on. All calls are short, however much a queue holds."""
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client, registry)
+        self._own = LetterKeys(client.keys)
 
     def lists(self, queue: str) -> dict[str, int]:
         """Returns the lists of a dead letter queue, one for each priority step, with their lengths."""
         return {key: int(self._client.ask("LLEN", key)) for key in self._client.ready(queue)}
 
-    def queues(self) -> list[str]:
-        """Returns the names of the queues into which dead letters were put."""
-        return sorted(map(as_text, self._client.redis.smembers(self._keys.dead_letters)))
-
-    def latest(self, more: Iterable[str] = ()) -> Iterator[tuple[str, bytes]]:
+    def latest(self, queues: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Yields the latest ``MOST_SEARCHED`` letters of each queue and priority; nothing has an index of their ids.
 
         Args:
-            more: Names of queues of dead letters, beside those that Redis knows.
+            queues: Names of queues of dead letters.
 
         Yields:
             The queue and the message. A queue that Redis does not let read, or whose node is away, is left out.
         """
-        for queue in sorted({*self.queues(), *more}):
+        for queue in queues:
             with suppress(*self._client.pool.partial_errors):
                 for key, length in self.lists(queue).items():
                     for page in LetterList(partial(self.page, key), max(length - MOST_SEARCHED, 0)).rest():
@@ -224,11 +141,11 @@ class DeadLetters(StorePart):
         return dropped
 
     def _hold(self, queue: str, name: str) -> bool:
-        leases, ttl_ms = [self._keys.replaying(queue)], round(REPLAYING_TTL_S * 1000)
+        leases, ttl_ms = [self._own.replaying(queue)], round(REPLAYING_TTL_S * 1000)
         return self._client.run(lead(queues=self._keys.queues, leases=leases, name=name, ttl=ttl_ms))[0] == name
 
     def _release(self, queue: str, name: str) -> None:
-        self._client.run(release(leases=[self._keys.replaying(queue)], name=name))
+        self._client.run(release(leases=[self._own.replaying(queue)], name=name))
 
     def replay(self, queue: str, key: str, letters: Mapping[int, Letter]) -> list[int]:
         """Takes dead letters out of their list and sends them to their goals. All others stay where they are.
@@ -281,3 +198,9 @@ class DeadLetters(StorePart):
     def _list_of(self, letter: Letter) -> str:
         self._keys.check_queue(letter.queue)
         return self._client.ready(letter.queue)[self._client.list_of_priority[letter.priority]]
+
+
+def buried_ms(raw: bytes) -> float | None:
+    """Returns when a message was buried, ms since the epoch, by the clock of who did it; None for no dead letter."""
+    at = LetterRecord.of(properties_of(read(raw))).at
+    return None if at is None else ms_of(at)
