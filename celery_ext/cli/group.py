@@ -51,15 +51,6 @@ EXAMPLES: dict[str, dict[str, str]] = {
     "queues purge": {"delayq queues purge orders mails": "Two queues, after a question"},
     "queues pause": {"delayq queues pause orders mails": "Two queues"},
     "queues resume": {"delayq queues resume orders mails": "Two queues"},
-    "dead-letters list": {
-        "delayq dead-letters list failed": "What is in a queue of dead letters",
-        "celery -A shop delayq dead-letters list --task shop.charge": "Those of a task, in the queues of the app",
-    },
-    "dead-letters replay": {
-        "delayq dead-letters replay failed --task shop.charge": "Run those of a task again",
-        "delayq dead-letters replay failed --all --to-queue slow": "Run all again, in another queue",
-    },
-    "dead-letters drop": {"delayq dead-letters drop failed --id 3f2a1c9e": "One dead letter"},
     "export": {
         "delayq export --output backlog.jsonl": "All queues into a file",
         "delayq export orders | gzip > orders.jsonl.gz": "One queue, packed",

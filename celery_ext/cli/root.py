@@ -13,7 +13,6 @@ from celery_ext.cli.broker import CliBroker, given_app, parse_transport_options
 from celery_ext.cli.commands.cancel import cancel
 from celery_ext.cli.commands.convert import convert
 from celery_ext.cli.commands.count import count
-from celery_ext.cli.commands.dead_letters import dead_letters
 from celery_ext.cli.commands.export import export
 from celery_ext.cli.commands.import_ import import_
 from celery_ext.cli.commands.list import list_
@@ -50,7 +49,7 @@ def _refuse_app(context: click.Context, parameter: click.Parameter, given: str |
 
 _SECTIONS: dict[str, list[click.Command]] = {
     "Look": [status, list_, count, show],
-    "Change": [cancel, reschedule, run_now, queues, dead_letters],
+    "Change": [cancel, reschedule, run_now, queues],
     "Run": [transfer],
     "Mend": [convert, export, import_],
 }
