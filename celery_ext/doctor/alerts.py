@@ -167,23 +167,6 @@ ALERTS = (
         "Workers have taken nothing from queue {{ $labels.queue }} for an hour, for somebody has paused it.",
         lasts="1h",
     ),
-    Alert(  # a queue that an exporter did not have an hour ago counts from 0
-        "DelayqDeadLettersGrow",
-        "dead-letters",
-        Level.WARNING,
-        (
-            "max by (job, namespace, queue) (delayq_dead_letter_messages) - (max by (job, namespace, queue) "
-            "(delayq_dead_letter_messages offset 1h) or max by (job, namespace, queue) "
-            "(delayq_dead_letter_messages) * 0 and on (job, namespace) max by (job, namespace) (delayq_redis_up "
-            "offset 1h) == 1) > 0"
-        ),
-        "Dead letters arrive in queue {{ $labels.queue }}.",
-        (
-            "Queue {{ $labels.queue }} has {{ $value | humanize }} dead letters more than an hour ago: tasks that "
-            "have failed for good."
-        ),
-        lasts="5m",
-    ),
     Alert(
         "DelayqClusterNodeDown",
         "broker",

@@ -6,7 +6,6 @@ from typing import Any
 from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.connection import wrong_keys
-from celery_ext.dead_letters import routes
 from celery_ext.delays import in_words
 from celery_ext.doctor import judge
 from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
@@ -243,22 +242,6 @@ def paused(subject: Subject) -> Findings:
             f"{counted(len(found), 'queue is', 'queues are')} paused, for {since} or less: {named([*found])}",
             "once they may go on, `delayq queues resume QUEUE`",
             "how-to/queues.md#pause-a-queue",
-        )
-
-
-def dead_letters(subject: Subject) -> Findings:
-    """Does no worker consume a queue of dead letters?"""
-    store = subject.the_store
-    letters = {*store.queues.of_letters(), *(routes.named_by(subject.app) if subject.app is not None else ())}
-    consumed = {q for lease in store.consumers.all() if lease.left_ms > 0 and not lease.is_http for q in lease.queues}
-    consumed |= {queue for worker in subject.workers or () for queue in worker.queues}
-    if found := sorted(letters & consumed):
-        yield Finding(
-            Level.WARNING,
-            f"{counted(len(found), 'queue of dead letters is', 'queues of dead letters are')} consumed, whose messages "
-            f"run again at once, and are gone if they fail again: {named(found)}",
-            "take it out of --queues, and give a task another dead_letter_queue than the queue in which it runs",
-            "how-to/dead-letters.md",
         )
 
 

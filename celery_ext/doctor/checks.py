@@ -27,7 +27,6 @@ _OWN = (
     Check("leader", broker.leader, REDIS),
     Check("consumers", broker.consumers, REDIS, asks=True),
     Check("paused", broker.paused, REDIS),
-    Check("dead-letters", broker.dead_letters, REDIS, asks=True),
     Check("queues", broker.unreadable, REDIS),
     Check("in-hand", broker.in_hand, REDIS),
     Check("deaths", broker.deaths, REDIS),
