@@ -1,15 +1,15 @@
--- Takes a message that was just stored out of the store again.
+-- Takes the steps of a delay chain out of the store that were stored while it was cancelled.
 -- KEYS keys  of the queue's delayed messages, see include/*/types.lua
+-- ARGV chain     text that the body of every step of the chain contains, and no other body
 -- ARGV identity
--- ARGV sha       SHA-1 of its body
--- Returns 'undone', or 'gone' if no message with this id and this body waits
+-- Returns 'undone', or 'gone' if no step of the chain waits
 -- Atomic: a message that is undone will not be delivered.
 -- Cost: O(log N)
 -- @include find
 
 local outcome = 'gone'
 for _, message in ipairs(find(keys, identity, 100)) do
-  if redis.sha1hex(message.body) == sha then
+  if string.find(message.body, chain, 1, true) then
     remove(keys, message)
     outcome = 'undone'
   end

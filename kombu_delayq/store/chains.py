@@ -11,7 +11,7 @@ from kombu_delayq.store.lookup import cancel_chains, warn_not_ended
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import Offer
-from kombu_delayq.text import as_bytes, as_text, digest
+from kombu_delayq.text import as_bytes, as_text
 
 #: About how many cancelled ids Redis keeps while no use of delay chains is known, in case a chain begins just now.
 NOTES_WITHOUT_CHAINS = 1_000
@@ -36,7 +36,7 @@ def step(*, into: Into, expire: int, chain: str, offer: Offer, stores: bool) -> 
 @operation()
 def check_chain(*, cancelled: ZSetKey, chains: ZSetKey, ttl: int, most: int, identity: bytes, due: str) -> str: ...
 @operation()
-def undo_step(*, keys: Stored, identity: bytes, sha: str) -> str: ...
+def undo_step(*, keys: Stored, chain: str, identity: bytes) -> str: ...
 
 
 class DelayChains(StorePart):
@@ -61,7 +61,8 @@ class DelayChains(StorePart):
         first and searches the queues then. If it notes the id before the second question, this undoes the step. If it
         notes the id later, the step is stored and its queue registered already, and the search finds it. A step that
         has left its queue before it could be undone, because it was due at once, was delivered as if the cancel had
-        come a moment later: the note stops the step after it.
+        come a moment later: the note stops the step after it. Where a worker has died before the second question, its
+        run comes again, and takes the step out.
 
         Returns:
             The place of the message: ``first``, ``head`` or ``behind``. The message replaces an earlier step that still
@@ -69,10 +70,12 @@ class DelayChains(StorePart):
             chain was cancelled).
         """
         if not self.check_chain(offer):
+            if stores:
+                self.undo_step(queue, chain, offer)
             return "cancelled"
         call = step(into=self._client.into(queue), expire=expire_ms, chain=chain, offer=offer, stores=stores)
         word = self._registry.run(queue, call)
-        if stores and word != "waits" and not self.check_chain(offer) and self.undo_step(queue, offer):
+        if stores and word != "waits" and not self.check_chain(offer) and self.undo_step(queue, chain, offer):
             return "cancelled"
         return word
 
@@ -83,9 +86,9 @@ class DelayChains(StorePart):
         )
         return self._client.run(call) == "ready"
 
-    def undo_step(self, queue: str, offer: Offer) -> bool:
-        """Takes a message that was just stored out of the store again. False if somebody else has taken it."""
-        call = undo_step(keys=self._client.stored(queue), identity=as_bytes(offer.id), sha=digest(offer.body))
+    def undo_step(self, queue: str, chain: str, offer: Offer) -> bool:
+        """Takes steps of a chain that was cancelled out of the store. False if none waits there."""
+        call = undo_step(keys=self._client.stored(queue), chain=chain, identity=as_bytes(offer.id))
         return self._client.run(call) == "undone"
 
     def cancel_chains(self, ids: Sequence[str], *, in_use: bool = False) -> CancelledChains:

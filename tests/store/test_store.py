@@ -82,7 +82,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "run_now": lambda store: store.lookup.run_now("q", [_change(store)]),
     "step": lambda store: store.chains.step("q", "chain", waiting("s", body="step of chain")),
     "check_chain": lambda store: store.chains.check_chain(waiting("s")),
-    "undo_step": lambda store: store.chains.undo_step("q", waiting("k")),
+    "undo_step": lambda store: store.chains.undo_step("q", "chain", waiting("k")),
     "cancel_chains": lambda store: store.chains.cancel_chains(["unknown"]),
     "repair_index": lambda store: store.part(RepairStore).repair_index("q", [b"unknown"], mend=True),
     "repair_bodies": lambda store: store.part(RepairStore).repair_bodies("q", [(b"unknown", None)], mend=True),

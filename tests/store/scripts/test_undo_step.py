@@ -1,15 +1,15 @@
-"""``undo_step.lua``: takes a message that was just stored out of the store again."""
+"""``undo_step.lua``: takes steps that were stored while their chain was cancelled out of the store again."""
 
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import FUTURE_MS, contents, waiting
 
 
-def test_the_message_alone_is_gone(store: DelayStore) -> None:
-    """A message is taken out once; another one of its id stays, and of the last nothing is left."""
-    store.delivery.offer("q", waiting("i"), waiting("i", FUTURE_MS, "duplicate"))
-    assert store.chains.undo_step("q", waiting("i", body="duplicate"))
-    assert not store.chains.undo_step("q", waiting("i", body="duplicate"))
+def test_the_steps_alone_are_gone(store: DelayStore) -> None:
+    """Steps are taken out once; another message of their id stays, and of the last nothing is left."""
+    store.delivery.offer("q", waiting("i"), waiting("i", FUTURE_MS, "a step of [chain]"))
+    assert store.chains.undo_step("q", "[chain]", waiting("i"))
+    assert not store.chains.undo_step("q", "[chain]", waiting("i"))
     assert [one.body for one in store.scan.browse("q").messages] == [b"body of i"]
-    assert store.chains.undo_step("q", waiting("i"))
+    assert store.chains.undo_step("q", "body", waiting("i"))
     store.queues.purge("q")
     assert contents(store.client) == {}

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
@@ -16,6 +16,7 @@ from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import InFlight, LeaseEnded, Offer, Request, Requeued, Waiting
 from kombu_delayq.text import as_bytes
 from tests.support.store.explorer import GRAIN_MS, Database, Step, Violation
+from tests.support.store.stepwise import Processes, Work
 
 QUEUE = "q"
 #: What the name of a key ends with while somebody else's is in its place.
@@ -56,6 +57,7 @@ class Fleet(NamedTuple):
         read: Messages that a user has read, and is about to change.
         spoiled: The key in whose place somebody else's is, by its name in ``Keys``; empty for none.
         looked: What users have read of the dead letters.
+        works: Code that is under way call by call, by name.
     """
 
     stored: tuple[tuple[str, int], ...] = ()
@@ -66,6 +68,7 @@ class Fleet(NamedTuple):
     read: tuple[Waiting, ...] = ()
     spoiled: str = ""
     looked: tuple[tuple[str, tuple[bytes, ...]], ...] = ()
+    works: tuple[tuple[str, Work], ...] = ()
 
     def with_more(self, identity: str, count: int = 1) -> "Fleet":
         """Returns what is known once so many more messages of an id are in Redis; fewer, if it is negative."""
@@ -77,6 +80,10 @@ class Fleet(NamedTuple):
         """Returns what is known once a consumer has changed."""
         changed = self.consumers[at]._replace(**changes)
         return self._replace(consumers=(*self.consumers[:at], changed, *self.consumers[at + 1 :]))
+
+    def with_work(self, name: str, work: Work) -> "Fleet":
+        """Returns what is known once some code has gone on."""
+        return self._replace(works=tuple(sorted((dict(self.works) | {name: work}).items())))
 
     def with_others(self, name: str, **changes: Any) -> "Fleet":
         """Returns what is known once a consumer has changed that others know by its name."""
@@ -122,8 +129,13 @@ class FleetWorld:
         """Yields what each actor can do next."""
         for at, (step, *later) in ((at, steps) for at, steps in enumerate(fleet.left) if steps):
             what, *words = step.split()
+            if what == "begin" and words[0] in dict(fleet.works) and dict(fleet.works)[words[0]].lives:
+                continue  # it does one thing after the other
             after = fleet._replace(left=(*fleet.left[:at], tuple(later), *fleet.left[at + 1 :]))
             yield step, partial(self._try, getattr(self, f"do_{what}"), after, *words)
+        for name, work in fleet.works:
+            if work.lives:
+                yield f"{name} goes on", partial(self._go_on, fleet, name, work)
         for at, consumer in enumerate(fleet.consumers):
             for what in self._of_consumer(fleet, consumer):
                 yield f"consumer {at} {what.__name__.strip('_')}", partial(self._try, what, fleet, at, consumer)
@@ -190,6 +202,26 @@ class FleetWorld:
     def do_kill(self, fleet: Fleet, at: str) -> Fleet:
         """The process of a consumer is killed."""
         return fleet.with_consumer(int(at), lives=False)
+
+    def do_begin(self, fleet: Fleet, name: str, *words: str) -> Fleet:
+        """A process begins with a method ``run_``, which makes one call to Redis a step."""
+        return self._go_on(fleet, name, Work(words))
+
+    def do_die(self, fleet: Fleet, name: str) -> Fleet:
+        """A process dies in the middle of what it does, if it does anything."""
+        work = dict(fleet.works).get(name)
+        return fleet if work is None else fleet.with_work(name, work._replace(lives=False))
+
+    def _go_on(self, fleet: Fleet, name: str, work: Work) -> Fleet:
+        what, *words = work.words
+        return fleet.with_work(
+            name, self.processes.go_on(work, lambda store: getattr(self, f"run_{what}")(store, *words))
+        )
+
+    @cached_property
+    def processes(self) -> Processes:
+        """Other processes over the same Redis."""
+        return Processes(self.store)
 
     def do_spoil(self, fleet: Fleet, name: str) -> Fleet:
         """Somebody else's key comes in the place of one of ours, which is put aside."""

@@ -1,0 +1,114 @@
+"""Faults that are planted into the scripts, each of which a search finds."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kombu_delayq.redis import scripts
+from kombu_delayq.store import DelayStore
+from tests.store.explore import test_chains, test_dead_letters, test_kernel, test_periodic
+from tests.support.store.explorer import Violation
+
+
+class Plant(NamedTuple):
+    """A fault.
+
+    Attributes:
+        name: The Lua file.
+        taken_out: What is there once.
+        put_in: What is there instead.
+        explore: What searches a world.
+        world: The world in which the fault shows.
+    """
+
+    name: str
+    taken_out: str
+    put_in: str
+    explore: Callable[[DelayStore, str], None]
+    world: str
+
+
+PLANTS = {
+    "an index keeps what has left": Plant(
+        "ack.lua",
+        "redis.call('ZREM', unacked_index, unpack(tags))",
+        "",
+        test_kernel.explore,
+        "a consumer takes what comes due",
+    ),
+    "a fenced consumer takes messages": Plant(
+        "fetch.lua",
+        "consumer ~= '' and not (ends and tonumber(ends) > now)",
+        "false",
+        test_kernel.explore,
+        "a consumer is silent and is killed",
+    ),
+    "a type is not asked for": Plant(
+        "fetch.lua",
+        "wrong_type({ [consumers] = 'zset', [unacked_index] = 'zset', [unacked] = 'hash', [paused] = 'hash' })",
+        "false",
+        test_kernel.explore,
+        "somebody else's key is in the way",
+    ),
+    "a task of a key waits beside another one": Plant(
+        "include/shared/once.lua",
+        "    remove(keys, message)\n",
+        "",
+        test_kernel.explore,
+        "publishers want one task of a key",
+    ),
+    "an earlier step of a chain stays": Plant(
+        "step.lua",
+        "    remove(keys, message) --",
+        "    --",
+        test_chains.explore,
+        "a step against a cancel, while one waits",
+    ),
+    "a letter is taken that another caller has taken": Plant(
+        "dead_letters/replay.lua",
+        "return redis.call('LREM', dead, -1, message)",
+        "return 1",
+        test_dead_letters.explore,
+        "one drops what another sends on",
+    ),
+    "a letter stays in the queue": Plant(
+        "bury.lua",
+        "and redis.sha1hex(bodies[1]) == row.sha then\n    pull(keys, { member }, bodies)",
+        "then",
+        test_dead_letters.explore,
+        "a leader dies while it buries",
+    ),
+    "a run is armed twice": Plant(
+        "periodic/arm.lua",
+        "tonumber(run.time) <= latest_of(note)",
+        "false",
+        test_periodic.explore,
+        "two processes arm",
+    ),
+}
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the Lua files, from which scripts are loaded."""
+    copied = tmp_path / "lua"
+    shutil.copytree(scripts.directory(), copied)
+    monkeypatch.setattr(scripts, "directory", lambda: copied)
+    scripts.load.cache_clear()
+    yield copied
+    scripts.load.cache_clear()
+
+
+@pytest.mark.parametrize("layout", ["hash"], indirect=True)
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_fault_is_found(store: DelayStore, planted: Path, plant: str) -> None:
+    """A search finds what a script does wrong from which a part is taken out, and says by which steps."""
+    name, taken_out, put_in, explore, world = PLANTS[plant]
+    source = (planted / name).read_text(encoding="utf-8")
+    assert source.count(taken_out) == 1
+    (planted / name).write_text(source.replace(taken_out, put_in), encoding="utf-8")
+    with pytest.raises(Violation, match=r"^Violation: (?s:.)*after the steps\n    "):
+        explore(store, world)
