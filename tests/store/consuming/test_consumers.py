@@ -7,7 +7,7 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.consumers import consumer_of
 from kombu_delayq.store.types import ConsumerLease
-from tests.support.store.consuming import CONSUMED, CONSUMERS, ME, OTHER, end_lease, fetch, lives
+from tests.support.store.consuming import CONSUMED, ME, OTHER, end_lease, fetch, lives
 from tests.support.store.keyspace import KEYS, clock_ms
 
 
@@ -77,16 +77,6 @@ def test_queues_that_cannot_be_read_are_none(store: DelayStore, value: bytes | N
     if value is not None:
         store.client.hset(CONSUMED, ME, value)
     assert {lease.name: lease.queues for lease in store.consumers.all()} == {ME: [], OTHER: ["q"]}
-
-
-def test_a_consumer_that_leaves_is_forgotten(store: DelayStore) -> None:
-    """Nothing of it stays, and the others stay."""
-    lives(store, ME, OTHER)
-    store.consumers.leave(ME, "q")
-    assert [lease.name for lease in store.consumers.all()] == [OTHER]
-    assert store.client.hkeys(CONSUMED) == [OTHER.encode()]
-    store.consumers.leave(OTHER, "q")
-    assert not store.client.exists(CONSUMERS, CONSUMED)
 
 
 def test_what_consumers_hold_is_found(store: DelayStore) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from celery_ext.waiting import by_id
 from kombu_delayq.message.fields import CHAIN_ID
-from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.store.explore.test_kernel import SECONDS
@@ -31,10 +30,7 @@ class ChainsWorld(FleetWorld):
         """The first step runs; it waits still where its run was delivered twice."""
         fleet = super().begin()
         self.store.queues.know(QUEUE)  # workers consume it
-        # Redis knows the scripts, so that no call is made twice.
-        for operation in ("check_chain", "cancel", "discard", "get", "cancel_chains", "undo_step", "step", "index"):
-            layout = "redisson" if operation == "index" else self.store.layout
-            self.store.client.script_load(scripts.load(operation, layout).text)
+        self.prepare("check_chain", "cancel", "discard", "get", "cancel_chains", "undo_step", "step", "index")
         self.run_step(self.store, "1") if self._first == "waits" else self.store.chains.check_chain(self._step(1))
         return fleet
 

@@ -9,7 +9,10 @@ import pytest
 
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
-from tests.store.explore import test_chains, test_dead_letters, test_kernel, test_periodic
+from tests.store.explore.test_chains import explore as chains
+from tests.store.explore.test_dead_letters import explore as letters
+from tests.store.explore.test_kernel import explore as kernel
+from tests.store.explore.test_periodic import explore as periodic
 from tests.support.store.explorer import Violation
 
 
@@ -33,60 +36,44 @@ class Plant(NamedTuple):
 
 PLANTS = {
     "an index keeps what has left": Plant(
-        "ack.lua",
-        "redis.call('ZREM', unacked_index, unpack(tags))",
-        "",
-        test_kernel.explore,
-        "a consumer takes what comes due",
+        "ack.lua", "redis.call('ZREM', unacked_index, unpack(tags))", "", kernel, "a consumer takes what comes due"
     ),
     "a fenced consumer takes messages": Plant(
         "fetch.lua",
         "consumer ~= '' and not (ends and tonumber(ends) > now)",
         "false",
-        test_kernel.explore,
+        kernel,
         "a consumer is silent and is killed",
     ),
     "a type is not asked for": Plant(
         "fetch.lua",
         "wrong_type({ [consumers] = 'zset', [unacked_index] = 'zset', [unacked] = 'hash', [paused] = 'hash' })",
         "false",
-        test_kernel.explore,
+        kernel,
         "somebody else's key is in the way",
     ),
     "a task of a key waits beside another one": Plant(
-        "include/shared/once.lua",
-        "    remove(keys, message)\n",
-        "",
-        test_kernel.explore,
-        "publishers want one task of a key",
+        "include/shared/once.lua", "    remove(keys, message)\n", "", kernel, "publishers want one task of a key"
     ),
     "an earlier step of a chain stays": Plant(
-        "step.lua",
-        "    remove(keys, message) --",
-        "    --",
-        test_chains.explore,
-        "a step against a cancel, while one waits",
+        "step.lua", "    remove(keys, message) --", "    --", chains, "a step against a cancel, while one waits"
     ),
     "a letter is taken that another caller has taken": Plant(
         "dead_letters/replay.lua",
         "return redis.call('LREM', dead, -1, message)",
         "return 1",
-        test_dead_letters.explore,
+        letters,
         "one drops what another sends on",
     ),
     "a letter stays in the queue": Plant(
         "bury.lua",
         "and redis.sha1hex(bodies[1]) == row.sha then\n    pull(keys, { member }, bodies)",
         "then",
-        test_dead_letters.explore,
+        letters,
         "a leader dies while it buries",
     ),
     "a run is armed twice": Plant(
-        "periodic/arm.lua",
-        "tonumber(run.time) <= latest_of(note)",
-        "false",
-        test_periodic.explore,
-        "two processes arm",
+        "periodic/arm.lua", "tonumber(run.time) <= latest_of(note)", "false", periodic, "two processes arm"
     ),
 }
 

@@ -20,14 +20,6 @@ def test_an_acknowledged_message_is_gone(store: DelayStore) -> None:
     assert [tag for tag, _ in contents(store.client)[b"unacked_index:{q}"]] == [f"{ME}.3".encode()]
 
 
-def test_tags_that_were_held_no_more_are_answered(store: DelayStore) -> None:
-    """Only the first acknowledgement of a tag finds it; the others are told which tags they did not find."""
-    first, second = held(store, 2)
-    assert store.fetching.ack([first], "q") == []
-    assert store.fetching.ack([first, second, "unknown", "\udcff"], "q") == [first, "unknown", "\udcff"]
-    assert not store.client.exists(INDEX, UNACKED)
-
-
 def test_many_tags_at_once(store: DelayStore) -> None:
     """Any number of tags is acknowledged, page by page."""
     tags = held(store, 1000)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from celery_ext.periodic.store import Note, PeriodicStore, Run, Superseded
+from celery_ext.periodic.store import PeriodicStore, Run, Superseded
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.store.keyspace import FUTURE_MS
@@ -22,23 +22,6 @@ def run(at_ms: int, entry: str = "report", digest: str = "d1") -> Run:
 
 def waiting_ids(store: DelayStore) -> set[str]:
     return {str(message.id) for message in store.scan.browse("q").messages}
-
-
-def test_each_run_is_stored_once(store: DelayStore) -> None:
-    """Two that arm the same runs store each once, and a run that is not later than the latest is refused."""
-    assert part(store).arm("q", 1, [run(AT), run(AT + 1000)]) == ["armed", "armed"]
-    assert part(store).arm("q", 1, [run(AT), run(AT + 1000), run(AT + 2000)]) == ["repeated", "repeated", "armed"]
-    assert waiting_ids(store) == {f"report-{AT + ms}" for ms in (0, 1000, 2000)}
-    assert store.queues.names() == ["q"]
-
-
-def test_a_run_that_has_left_does_not_come_again(store: DelayStore) -> None:
-    """What was armed and has run is refused, too, long after its message has left."""
-    past = int(store.now_ms()) - 3_600_000
-    assert part(store).arm("q", 1, [run(past)]) == ["armed"]
-    assert store.lookup.cancel(["q"], [f"report-{past}"])
-    assert part(store).arm("q", 1, [run(past)]) == ["repeated"]
-    assert part(store).notes(["q"]) == {"q": {"report": Note("d1", past)}}
 
 
 def test_entries_are_apart(store: DelayStore) -> None:

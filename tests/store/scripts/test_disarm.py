@@ -10,25 +10,6 @@ from tests.store.scripts.test_arm import AT, part, run, waiting_ids
 pytestmark = pytest.mark.both_layouts
 
 
-def test_waiting_runs_go(store: DelayStore) -> None:
-    """The runs of an entry are removed, those of others stay, and the entry is armed anew by another digest."""
-    part(store).arm("q", 1, [run(AT), run(AT + 1000), run(AT, "other")])
-    assert part(store).disarm("q", ["report"], 1) == 2
-    assert waiting_ids(store) == {f"other-{AT}"}
-    assert part(store).notes(["q"])["q"]["report"] == Note("changed", 0)
-    assert part(store).arm("q", 1, [run(AT, digest="d2")]) == ["armed"]
-
-
-def test_a_run_that_has_left_is_still_known(store: DelayStore) -> None:
-    """A run that does not wait any more is the last one, and does not come again."""
-    left = int(store.now_ms()) - 10
-    part(store).arm("q", 1, [run(left), run(AT)])
-    store.lookup.cancel(["q"], [f"report-{left}"])
-    assert part(store).disarm("q", ["report"], 1, "paused") == 1
-    assert part(store).notes(["q"])["q"]["report"] == Note("paused", left)
-    assert part(store).arm("q", 1, [run(left, digest="d2"), run(AT, digest="d2")]) == ["repeated", "armed"]
-
-
 def test_a_run_to_come_that_was_purged_is_forgotten(store: DelayStore) -> None:
     """The entry is armed for that time anew, while one that was cancelled, or sent early, does not come again."""
     early = int(store.now_ms()) - 10

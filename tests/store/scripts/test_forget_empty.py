@@ -55,34 +55,3 @@ def test_of_an_empty_queue_the_counters_are_left_for_a_while(make_store: MakeSto
     assert store.queues.names() == ["q"]
     store.queues.keep_alive("q")
     assert store.client.pttl(KEYS.counts("q")) == -1
-
-
-@pytest.mark.parametrize("comes", ["delayed", "ready"])
-@pytest.mark.parametrize("step", ["SREM", "forget_empty"])
-def test_a_message_that_comes_meanwhile_brings_the_name_back(
-    store: DelayStore, monkeypatch: pytest.MonkeyPatch, step: str, comes: str
-) -> None:
-    """Whether a publisher comes before the name has left, or just after, the queue is known in the end.
-
-    So it is if the message is due, and ready before anybody looks again.
-    """
-    emptied(store)
-    store.delivery.offer("warm", waiting("i"))
-
-    def publish_before(act: str) -> None:
-        original = getattr(store.queues._client, act)
-
-        def late(*args: object, **how: object) -> object:
-            if args[0] == "SREM" or act == "run_each":
-                monkeypatch.undo()
-                if comes == "ready":
-                    come_due(store)
-                else:
-                    store.delivery.offer("q", waiting("j"))
-            return original(*args, **how)
-
-        monkeypatch.setattr(store.queues._client, act, late)
-
-    publish_before("ask" if step == "SREM" else "run_each")
-    assert store.queues.forget_empty(["q"]) == []
-    assert store.queues.names() == ["q", "warm"]

@@ -45,20 +45,6 @@ def test_a_lease_may_have_a_length_of_its_own(store: DelayStore) -> None:
         assert now_ms + 1000 * ttl_s <= ends_ms <= clock_ms(store.client) + 1000 * ttl_s
 
 
-@pytest.mark.parametrize("left", ["fenced", "unknown"])
-def test_a_consumer_that_is_fenced_off_never_renews_its_lease(store: DelayStore, left: str) -> None:
-    """The call answers that the lease has ended, and changes nothing, not even the times of messages."""
-    lives(store)
-    store.client.lpush("q", "1")
-    tags = [taken.tag for taken in fetch(store)]
-    end_lease(store)
-    store.consumers.fence([ME], "q") if left == "fenced" else store.consumers.leave(ME, "q")
-    store.client.zadd(INDEX, dict.fromkeys(tags, 5.0))
-    before = contents(store.client)
-    assert not store.consumers.heartbeat(ME, ["q"], tags)
-    assert contents(store.client) == before
-
-
 def test_a_name_that_is_fenced_off_is_no_new_one(store: DelayStore) -> None:
     """A consumer that lost the reply to its first request, and then its lease, needs another name, too."""
     lives(store)

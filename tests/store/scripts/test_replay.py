@@ -52,17 +52,6 @@ def test_of_equal_letters_one_leaves(store: DelayStore) -> None:
     assert popped(store.client, "dead") == [b"a", b"b", b"c", b"d", b"e"]
 
 
-@pytest.mark.parametrize("gone", [0, 1, 2])
-def test_what_another_has_taken_is_not_sent(store: DelayStore, gone: int) -> None:
-    """A letter that has left is not sent, and those behind it, which stand elsewhere then, wait for the next call."""
-    there = [message for older, message in enumerate((b"a", b"b", b"c", b"d")) if older != gone]
-    bury(store, *there)
-    letters = {older: to_queue(message) for older, message in enumerate((b"a", b"b", b"c"))}
-    assert store.part(LetterStore).replay("dead", "dead", letters) == [*range(gone)]
-    assert popped(store.client, "q") == [b"new a", b"new b", b"new c"][:gone]
-    assert popped(store.client, "dead") == there[gone:]
-
-
 def test_letters_that_have_moved_are_dropped_all_the_same(store: DelayStore) -> None:
     """When others have left before them, the script finds them; what is not there is not counted."""
     bury(store, *"cdefg")

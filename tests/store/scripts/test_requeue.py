@@ -53,16 +53,6 @@ def test_messages_of_several_queues_go_back_at_once(store: DelayStore) -> None:
         assert popped(store.client, key) == [key]  # type: ignore[arg-type]
 
 
-def test_what_is_held_no_more_stays_where_it_is(store: DelayStore) -> None:
-    """A message that was acknowledged or put back meanwhile is not put back again, and its tag is answered."""
-    first, second, third = held(store, 3)
-    store.fetching.ack([first.tag], "q")
-    assert store.fetching.requeue([second], "next") == []
-    assert store.fetching.requeue([first, second, third], "next") == [first.tag, second.tag]
-    assert popped(store.client, "q") == [b"2", b"1"]
-    assert not store.client.exists(INDEX, UNACKED)
-
-
 def test_many_messages_at_once(store: DelayStore) -> None:
     """Any number of messages goes back, page by page, in order; of large ones fewer make a page."""
     messages = [message._replace(body=b"%d %s" % (at, b"x" * 20_000)) for at, message in enumerate(held(store, 300))]

@@ -8,7 +8,7 @@ from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
-from tests.support.store.keyspace import FUTURE_MS, Ear, announced, clock_ms, contents, kept_ms, look, only, waiting
+from tests.support.store.keyspace import FUTURE_MS, Ear, announced, clock_ms, kept_ms, look, only, waiting
 
 CANCELLED, CHAINS = "{delayq}:cancelled", "{delayq}:chains"
 CHAIN = "[chain 1]"
@@ -41,21 +41,6 @@ def test_the_text_of_a_chain_is_no_pattern(store: DelayStore) -> None:
     store.delivery.offer("q", waiting("i", body="a step of chain x"))
     assert store.chains.step("q", "chain .", step(chain="chain .")) == "behind"
     assert store.chains.step("q", "%a+", step(chain="%a+")) == "behind"
-
-
-def test_a_cancelled_chain_takes_no_step(store: DelayStore, ear: Ear) -> None:
-    """After its id was refused a step is not stored, in whichever queue, until that is taken back."""
-    store.chains.cancel_chains(["i"])
-    before = contents(store.client)
-    for queue in ("q", "other"):
-        assert store.chains.step(queue, CHAIN, step()) == "cancelled"
-    after = contents(store.client)
-    after.pop(b"{delayq}:queues", None)  # a name costs little; a message in a queue that nobody knows would be lost
-    assert after == before
-    assert ear.heard() == []
-    assert store.chains.step("q", CHAIN, step("j")) == "first"
-    store.chains.accept(["i"])
-    assert store.chains.step("q", CHAIN, step()) == "behind"
 
 
 def test_a_refusal_ends_after_its_time(make_store: MakeStore) -> None:

@@ -39,17 +39,6 @@ def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
     assert [len(kept[key.encode()]) for key in store.keys.stored("q", store.layout)[:2]] == [1, 1]
 
 
-def test_the_last_message_leaves_no_store_behind(store: DelayStore) -> None:
-    """When all messages have left, the index and the layout are gone, and the queue is still known.
-
-    In Redisson's layout the count of messages marked goes too.
-    """
-    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5)))
-    assert store.delivery.transfer("q").next_due_ms is None
-    left = {b"q", b"{delayq}:queues"} | ({b"delayq:{q}:order"} if store.layout == "hash" else set())
-    assert contents(store.client).keys() == left
-
-
 def test_the_largest_batch_fits_a_script(make_store: MakeStore) -> None:
     """A transfer of the most messages that the option allows works in one call."""
     store = make_store(transfer_batch=5000, transfer_batch_bytes=100_000_000)

@@ -10,6 +10,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.once import key_of
 from kombu_delayq.message.unacked import read_note
+from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.lookup import Change
@@ -218,6 +219,12 @@ class FleetWorld:
             name, self.processes.go_on(work, lambda store: getattr(self, f"run_{what}")(store, *words))
         )
 
+    def prepare(self, *operations: str) -> None:
+        """Lets Redis know scripts, so that no call is made twice."""
+        for operation in operations:
+            layout = self.store.layout if operation != "index" else "redisson"
+            self.store.client.script_load(scripts.load(operation, layout).text)
+
     @cached_property
     def processes(self) -> Processes:
         """Other processes over the same Redis."""
@@ -247,7 +254,8 @@ class FleetWorld:
         offer = Offer(identity, repr(due), 0, message_of(identity, int(hour), mode))
         [became] = self.store.delivery.offer_once(QUEUE, mode, offer)
         after = Counter(about(one.body or b"")[0] for one in self._waiting(key))
-        if became.id not in after or after != (before if became.outcome == "kept" else Counter({identity: 1})):
+        stays = before and (mode == "keep" or became.outcome == "repeated")
+        if became.id not in after or after != (before if stays else Counter({identity: 1})):
             raise Violation(f"{dict(before)} waited, then {dict(after)}: {became}")
         for name in before | after:
             fleet = fleet.with_more(name, after[name] - before[name])
@@ -260,7 +268,10 @@ class FleetWorld:
         """The leader finds consumers whose leases have ended, and fences them off."""
         group = self.store.keys.slot_group(QUEUE)
         late = [lease.name for lease in self.store.consumers.ended().leases.get(group, ())]
-        fenced = self.store.consumers.fence(late, QUEUE)
+        lives = [each.name for each in fleet.consumers if each.name and not each.lapsed]  # it has looked a while ago
+        fenced = self.store.consumers.fence([*late, *lives], QUEUE)
+        if {*lives} & {*fenced}:
+            raise Violation(f"{fenced} are fenced off, and the leases of {lives} have not ended")
         for name in fenced:
             fleet = fleet.with_others(name, lapsed=True)
         known = dict.fromkeys(fenced) | {name: rows for name, rows in fleet.fenced if rows is not None}
