@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any
 
+from celery_ext import health
 from celery_ext.cli.broker import prefixes_in_words
 from celery_ext.cli.output import bad, escaped, fit_table, good, local_time, number_of, size, warning
 from celery_ext.delays import in_words
-from celery_ext.doctor import judge
 
 #: How many queues without a consumer are named.
 NAMED = 5
@@ -84,7 +84,7 @@ def _queues(report: dict[str, Any], *, named: bool) -> Iterator[str]:
 def _calmness(row: dict[str, Any]) -> tuple[float, int, bool]:
     """Sorts queues in trouble to the top, the worst first; the others stay in the order of their names."""
     late_s = inf if row["overdue_by_s"] is None else row["overdue_by_s"]
-    is_late = row["overdue"] and judge.of_overdue(late_s, is_held=bool(row["held_back"])).is_bad
+    is_late = row["overdue"] and health.of_overdue(late_s, is_held=bool(row["held_back"])).is_bad
     return -late_s if is_late else 0.0, -row["ready"] if row["no_consumer"] else 0, not row["paused_since"]
 
 

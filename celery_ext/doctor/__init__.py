@@ -1,12 +1,12 @@
 """What `delayq doctor` looks for: settings, servers and processes that keep delayed tasks from running well."""
 
-from celery_ext.doctor import judge
 from celery_ext.doctor.alerts import Alert, all_alerts
 from celery_ext.doctor.check import APP, REDIS, Check
 from celery_ext.doctor.checks import all_checks
 from celery_ext.doctor.examination import ANSWERS_S, examine, examine_servers, examine_start
-from celery_ext.doctor.finding import Finding, Findings, Level, NoSuchText, counted, explain, id_of, named
+from celery_ext.doctor.finding import Finding, Findings, NoSuchText, counted, explain, id_of, named
 from celery_ext.doctor.subject import Subject
+from celery_ext.health import Level
 
 __all__ = [
     "ANSWERS_S",
@@ -27,6 +27,5 @@ __all__ = [
     "examine_start",
     "explain",
     "id_of",
-    "judge",
     "named",
 ]

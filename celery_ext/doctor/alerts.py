@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from celery_ext.doctor import judge
-from celery_ext.doctor.finding import Level
+from celery_ext import health
 from celery_ext.features import modules_of
+from celery_ext.health import Level
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ ALERTS = (
         "leader",
         Level.ERROR,
         (
-            f"max by (job, namespace, queue) (delayq_overdue_seconds) > {judge.OVERDUE_S:g} "
+            f"max by (job, namespace, queue) (delayq_overdue_seconds) > {health.OVERDUE_S:g} "
             "unless on (job, namespace, queue) max by (job, namespace, queue) (delayq_held_back_messages) > 0"
         ),
         "Tasks of queue {{ $labels.queue }} are overdue.",
@@ -148,7 +148,7 @@ ALERTS = (
         "consumers",
         Level.WARNING,
         (
-            f"max by (job, namespace, queue) (delayq_oldest_ready_seconds) > {judge.WAITS_S:g} "
+            f"max by (job, namespace, queue) (delayq_oldest_ready_seconds) > {health.WAITS_S:g} "
             "unless on (job, namespace, queue) max by (job, namespace, queue) (delayq_dead_letter_messages)"
         ),
         "Tasks of queue {{ $labels.queue }} wait long for a worker.",

@@ -12,10 +12,11 @@ from kombu.utils.url import maybe_sanitize_url
 
 from celery_ext.connection import TRANSPORT, bypasses, stock_transport
 from celery_ext.delays import burying, idle_chains, in_words, on_commit, own_tasks, unread
-from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
+from celery_ext.doctor.finding import Finding, Findings, counted, named
 from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject
 from celery_ext.facts import versions
+from celery_ext.health import Level
 from kombu_delayq import urls
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions, did_you_mean
 from kombu_delayq.options import Options, parse

@@ -5,12 +5,13 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError, ResponseError
 
+from celery_ext import health
 from celery_ext.connection import wrong_keys
 from celery_ext.delays import in_words
-from celery_ext.doctor import judge
-from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
+from celery_ext.doctor.finding import Finding, Findings, counted, named
 from celery_ext.doctor.servers import Servers
 from celery_ext.doctor.subject import Subject
+from celery_ext.health import Level
 from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import QueueStats
@@ -132,7 +133,7 @@ def _memory(name: str, info: Mapping[str, Any]) -> Findings:
     used, limit, total = (int(info.get(key, 0)) for key in ("used_memory", "maxmemory", "total_system_memory"))
     bound = limit or total
     filled = used / bound if bound else 0
-    level = judge.of_memory(filled)
+    level = health.of_memory(filled)
     if level is not Level.OK:
         of = "maxmemory" if limit else "the machine's memory, and has no maxmemory"
         effect = "it is full: publishing fails" if filled >= 1 else "when it is full, publishing fails"
@@ -190,7 +191,7 @@ def leader(subject: Subject) -> Findings:
     if store.leases.leader() is None:
         delayed = sum(stats.delayed for stats in subject.overview)
         yield Finding(
-            judge.of_leader(leads=False, delayed=delayed),
+            health.of_leader(leads=False, delayed=delayed),
             "no transfer worker runs: nothing that is due will be delivered"
             + (f", and {counted(delayed, 'message waits', 'messages wait')}" if delayed else ""),
             subject.start("a worker with kombu-delayq"),
@@ -210,7 +211,7 @@ def leader(subject: Subject) -> Findings:
 
 def _of_overdue(subject: Subject, stats: QueueStats) -> Level:
     is_held = subject.the_store.options.limits_of(stats.queue) is not None
-    return judge.of_overdue(stats.overdue_ms / 1000 if stats.overdue else 0.0, is_held=is_held)
+    return health.of_overdue(stats.overdue_ms / 1000 if stats.overdue else 0.0, is_held=is_held)
 
 
 def consumers(subject: Subject) -> Findings:

@@ -13,7 +13,8 @@ from celery_ext.cli.options import duration, json_option
 from celery_ext.cli.output import bad, escaped, fit_table, good, number_of, warning
 from celery_ext.doctor.checks import all_checks
 from celery_ext.doctor.examination import ANSWERS_S, examine
-from celery_ext.doctor.finding import Finding, Level, NoSuchText, explain, id_of
+from celery_ext.doctor.finding import Finding, NoSuchText, explain, id_of
+from celery_ext.health import Level
 
 SECTION = "Look"
 EXAMPLES = {

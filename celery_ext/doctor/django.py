@@ -16,7 +16,8 @@ from django.core import checks
 from celery_ext.doctor.check import APP, Check
 from celery_ext.doctor.checks import all_checks
 from celery_ext.doctor.examination import examine_app
-from celery_ext.doctor.finding import Finding, Level, id_of
+from celery_ext.doctor.finding import Finding, id_of
+from celery_ext.health import Level
 
 TAG = "delayq"
 #: What Django calls a finding of a level. ``manage.py check`` fails for errors; with ``--fail-level`` for others, too.

@@ -14,9 +14,10 @@ from celery_ext.connection import TRANSPORT, open_store, patient_options
 from celery_ext.doctor import app as app_checks
 from celery_ext.doctor.check import Check, Needs
 from celery_ext.doctor.checks import all_checks
-from celery_ext.doctor.finding import Finding, Findings, Level, named
+from celery_ext.doctor.finding import Finding, Findings, named
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import ask
+from celery_ext.health import Level
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.cluster import Nodes

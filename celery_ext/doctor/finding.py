@@ -3,25 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
+
+from celery_ext.health import Level
 
 #: How many of several names a finding lists.
 NAMED = 5
-
-
-class Level(StrEnum):
-    """How bad a finding is."""
-
-    OK = "ok"
-    NOTICE = "notice"
-    WARNING = "warning"
-    ERROR = "error"
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether somebody has to do something."""
-        return self in (Level.WARNING, Level.ERROR)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from packaging.version import InvalidVersion, Version
 
 from celery_ext.connection import TRANSPORT
 from celery_ext.delays import in_words
-from celery_ext.doctor.finding import Finding, Findings, Level, counted, named
+from celery_ext.doctor.finding import Finding, Findings, counted, named
 from celery_ext.doctor.subject import Subject
 from celery_ext.doctor.workers import Worker
 from celery_ext.facts import ALIKE, BETTER_ALIKE, options_of
+from celery_ext.health import Level
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from itertools import groupby
 from typing import Any
 
 from celery_ext.delays import own_tasks
-from celery_ext.doctor.finding import Finding, Findings, Level, named
+from celery_ext.doctor.finding import Finding, Findings, named
 from celery_ext.doctor.subject import Subject
+from celery_ext.health import Level
 from kombu_delayq.store import Keys
 from kombu_delayq.transport import Channel
 

@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from celery_ext.features import modules_of
-from celery_ext.serve.counting import overview_of
+from celery_ext.health import overview_of
 from celery_ext.serve.exposition import Family, counter, gauge, histogram
 from celery_ext.waiting import all_queues
 from kombu_delayq import __version__

@@ -14,7 +14,9 @@ from kombu.connection import Connection
 from starlette.requests import Request
 
 from celery_ext.connection import open_store, patient_options
+from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.settings import ServeSettings
+from celery_ext.waiting import all_queues
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.store import DelayStore
 
@@ -133,3 +135,17 @@ def serve_of(request: Request) -> Serve:
     """Returns the server that a request reached."""
     found: Serve = request.app.state.serve
     return found
+
+
+def visible_queues(request: Request, store: DelayStore | None = None) -> list[str]:
+    """Returns the names of the queues that the caller may see.
+
+    While the node of a cluster is away that knows the others, these are those of the app.
+
+    Args:
+        request: The request.
+        store: The store that knows queues; by default the broker's, which fails while a journal's database is away.
+    """
+    serve = serve_of(request)
+    names = all_queues(store or serve.store, serve.broker.app, serve.settings.dead_letters)
+    return caller_of(request).queues_of(names)

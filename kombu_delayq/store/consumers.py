@@ -208,10 +208,11 @@ class Consumers(StorePart):
         return self._leases(now_ms, _checked(rows))[queue]
 
     def by_queue(self) -> Counter[str]:
-        """Counts the consumers that live, by queue."""
+        """Counts the consumers that live, by queue. One over HTTP counts once, however many leases it has."""
         now_ms, rows = self._rows(-1)
         leases = chain.from_iterable(self._leases(now_ms, _checked(rows)).values())
-        return Counter(queue for lease in leases if lease.left_ms > 0 for queue in set(lease.queues))
+        living = [(lease.pid if lease.is_http else lease.name, lease.queues) for lease in leases if lease.left_ms > 0]
+        return Counter(queue for queue, _ in {(queue, who) for who, queues in living for queue in queues})
 
     def ended(self) -> Ended:
         """Finds consumers whose lease has ended, the first thousand of a slot group at most.

@@ -5,11 +5,11 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from contextlib import suppress
 from math import isfinite
 from time import sleep
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 import click
 from kombu.connection import Connection
@@ -23,15 +23,16 @@ from celery_ext.cli.signals import signals_as_interrupt
 from celery_ext.cli.status_text import text
 from celery_ext.connection import stock_transport, wrong_keys
 from celery_ext.dead_letters import routes
-from celery_ext.doctor import judge
 from celery_ext.features import modules_of
+from celery_ext.health import QueueState, count_queues, overview_of
 from celery_ext.waiting import LONG_LOOK_S, all_queues
 from kombu_delayq.cluster import Cluster, Node, Nodes
 from kombu_delayq.message import iso_of
 from kombu_delayq.redis import is_wrong_type
-from kombu_delayq.store import Beside, ConsumerLease, DelayStore, QueueCounts, QueueStats
+from kombu_delayq.store import Beside, ConsumerLease, DelayStore
 
-T = TypeVar("T")
+#: What ``--json`` prints of a queue, a consumer or a node.
+Row: TypeAlias = dict[str, Any]
 
 
 class Report(NamedTuple):
@@ -46,15 +47,6 @@ class Report(NamedTuple):
     values: dict[str, Any]
     failed: bool
     brought: Sequence[str] = ()
-
-
-class _Consuming(NamedTuple):
-    leases: list[ConsumerLease]
-    in_hand: Counter[str]
-    unacked: dict[str, int]
-    paused: dict[str, float]
-    error: str | None
-    failed: bool
 
 
 def report_of(broker: CliBroker, connection: Connection, store: DelayStore, queues: Sequence[str]) -> Report:
@@ -79,18 +71,10 @@ def _report_of(broker: CliBroker, connection: Connection, store: DelayStore, que
     nodes = store.part(Nodes).overview()
     away = [] if nodes is None else _registry_away(store)
     given = list(queues) if away else known_queues(broker, store, queues, ready=True)
-    paused = store.if_allowed(store.fetching.paused) or {}
     letters = _dead_letters(broker, store, queues)
     names = given if queues else all_queues(store, broker.app, letters, look_s=LONG_LOOK_S)
-    consuming = _consuming(store, paused)
-    counts = store.if_allowed(lambda: store.figures.counts(names)) or {}
-    rows = [
-        {
-            **_row(found, counts.get(found.queue), consuming, letters, store.beside),
-            **place_of(store, nodes, found.queue),
-        }
-        for found in _overview(store, names)
-    ]
+    consumers, failed = _consumers(store, names if queues else ())
+    rows = _rows(store, names, nodes, letters)
     now_ms, features = store.now_ms(), modules_of("status", but="cli")
     values = {
         "broker": connection.as_uri(),
@@ -101,10 +85,10 @@ def _report_of(broker: CliBroker, connection: Connection, store: DelayStore, que
         **{name: value for feature in features for name, value in feature.values(store, now_ms).items()},
         "queues": rows,
         "dead_letters": list(letters.values()),
-        **_consumers(consuming, names if queues else ()),
+        **consumers,
         "other_prefixes": store.queues.other_prefixes(),
     }
-    failed = consuming.failed or any("error" in row for row in rows) or bool(set(queues) - set(given))
+    failed = failed or any("error" in row for row in rows) or bool(set(queues) - set(given))
     failed = failed or bool(away) or bool(store.beside and store.beside.error)
     return Report(values, failed, [line for feature in features for line in feature.lines(store, now_ms)])
 
@@ -120,44 +104,36 @@ def _registry_away(store: DelayStore) -> list[str]:
     return []
 
 
-def _overview(store: DelayStore, queues: Sequence[str]) -> list[QueueStats]:
-    """Counts the messages of queues; an error takes the place of what cannot be read."""
+def _rows(store: DelayStore, queues: Sequence[str], nodes: Cluster | None, letters: Container[str]) -> list[Row]:
+    """Counts queues; an error takes the place of what cannot be read."""
     try:
-        return store.figures.overview(queues)
+        found = count_queues(store, queues, nodes)
     except store.pool.partial_errors as error:  # such as for a user without the rights
-        return [QueueStats.uncounted(queue, error) for queue in queues]
+        return [{"queue": queue, "error": str(error)} for queue in queues]
+    return [_row(state, store.beside, is_of_letters=state.stats.queue in letters) for state in found]
 
 
-def _row(
-    stats: QueueStats,
-    counts: QueueCounts | None,
-    consuming: _Consuming,
-    letters: dict[str, Any],
-    beside: Beside | None,
-) -> dict[str, Any]:
-    queue, due_ms = stats.queue, stats.next_due_ms
+def _row(state: QueueState, beside: Beside | None, *, is_of_letters: bool) -> Row:
+    stats, due_ms = state.stats, state.stats.next_due_ms
     if stats.error:
-        return {"queue": queue, "error": stats.error}
-    living = [lease for lease in consuming.leases if lease.left_ms > 0 and queue in lease.queues]
-    consumers = len({("http", lease.pid) if lease.is_http else lease.name for lease in living})  # one has many leases
-    unacked = consuming.unacked.get(queue, 0)
-    known, work = None if consuming.error else consumers, stats.ready + stats.overdue
+        return {"queue": stats.queue, "error": stats.error}
     return {
-        "queue": queue,
+        "queue": stats.queue,
         "delayed": stats.delayed,
-        "in_journal": _alone(queue, beside),
+        "in_journal": _alone(stats.queue, beside),
         "ready": stats.ready,
         "oldest_ready_s": None if stats.oldest_ready_s is None else round(stats.oldest_ready_s, 3),
         "next_due": None if due_ms is None else iso_of(due_ms),
         "next_due_in_s": None if due_ms is None else _seconds(due_ms - stats.now_ms),
         "overdue": stats.overdue,
         "overdue_by_s": _seconds(stats.overdue_ms),
-        "held_back": _held_back(stats, counts),
-        "too_late": None if counts is None else counts.too_late,
-        "unacked": None if consuming.error else unacked,
-        "consumers": known,
-        "paused_since": iso_of(consuming.paused[queue]) if queue in consuming.paused else None,
-        "no_consumer": judge.of_consumers(work, known, unacked, is_of_letters=queue in letters).is_bad,
+        "held_back": _held_back(state),
+        "too_late": state.counts.too_late,
+        "unacked": state.unacked,
+        "consumers": state.consumers,
+        "paused_since": None if state.paused_ms is None else iso_of(state.paused_ms),
+        "no_consumer": state.of_consumers(is_of_letters=is_of_letters).is_bad,
+        **({} if state.slot is None else {"slot": state.slot, "node": state.node}),
     }
 
 
@@ -173,15 +149,15 @@ def _alone(queue: str, beside: Beside | None) -> int | None:
     return None if beside.error else beside.waiting.get(queue, 0)
 
 
-def _held_back(stats: QueueStats, counts: QueueCounts | None) -> dict[str, Any] | None:
+def _held_back(state: QueueState) -> dict[str, Any] | None:
     """Returns the rate that holds a queue's overdue messages back, and when the last of these leaves."""
-    held = None if counts is None else counts.holding(stats)
+    stats, held = state.stats, state.counts.holding(state.stats)
     if held is None:
         return None
     return {"per_s": held.per_s, "burst": held.burst, "until": iso_of(held.clear_ms(stats.now_ms, stats.overdue))}
 
 
-def _dead_letters(broker: CliBroker, store: DelayStore, queues: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _dead_letters(broker: CliBroker, store: DelayStore, queues: Sequence[str]) -> dict[str, Row]:
     """Counts dead letters by queue: in the queues into which letters were put, and those that the app names."""
     of_app: Collection[str] = ()
     if broker.app is not None:
@@ -189,38 +165,39 @@ def _dead_letters(broker: CliBroker, store: DelayStore, queues: Sequence[str]) -
             of_app = routes.named_by(broker.app)
     known = {*(store.if_allowed(store.queues.of_letters) or ()), *of_app}
     names = sorted(known.intersection(queues) if queues else known)
-    found = {}
-    for stats in _overview(store, names):
-        found[stats.queue] = {"queue": stats.queue, "messages": stats.ready}
-        if stats.error:
-            found[stats.queue] = {"queue": stats.queue, "error": stats.error}
-    return found
-
-
-def _consuming(store: DelayStore, paused: dict[str, float]) -> _Consuming:
-    """Reads who consumes, and what they have. A user of an ACL without the rights for it learns no more than that."""
     try:
-        in_hand = Counter(store.consumers.counts())  # first: a consumer is known before it takes messages
-        leases = store.consumers.all()
-        held = store.if_allowed(store.figures.held) or {}
-    except store.pool.partial_errors as error:
-        return _Consuming([], Counter(), {}, paused, str(error), not isinstance(error, NoPermissionError))
-    return _Consuming(leases, in_hand, held, paused, None, False)
-
-
-def _consumers(consuming: _Consuming, queues: Sequence[str]) -> dict[str, Any]:
-    """Returns the consumers of queues, by default all, and how many messages are in hand elsewhere."""
-    known = {lease.name for lease in consuming.leases}
-    rows = [_consumer_row(lease, consuming.in_hand[lease.name]) for lease in consuming.leases]
+        counted = overview_of(store, names)
+    except store.pool.partial_errors as error:  # such as for a user without the rights
+        return {queue: {"queue": queue, "error": str(error)} for queue in names}
     return {
-        "consumers": [row for row in rows if not queues or not set(queues).isdisjoint(row["queues"])],
-        "in_hand_of_stock": consuming.in_hand[""],
-        "in_hand_of_nobody": sum(count for name, count in consuming.in_hand.items() if name and name not in known),
-        "consumers_error": consuming.error,
+        stats.queue: {"queue": stats.queue, **({"error": stats.error} if stats.error else {"messages": stats.ready})}
+        for stats in counted
     }
 
 
-def _consumer_row(lease: ConsumerLease, in_hand: int) -> dict[str, Any]:
+def _consumers(store: DelayStore, queues: Sequence[str]) -> tuple[dict[str, Any], bool]:
+    """Returns the consumers of queues, by default all, and how many messages are in hand elsewhere; and if it failed.
+
+    A user of an ACL without the rights for it learns no more than that.
+    """
+    in_hand, leases, error = Counter[str](), list[ConsumerLease](), None
+    try:
+        in_hand = Counter(store.consumers.counts())  # first: a consumer is known before it takes messages
+        leases = store.consumers.all()
+    except store.pool.partial_errors as refusal:
+        in_hand, error = Counter(), refusal
+    known = {lease.name for lease in leases}
+    rows = [_consumer_row(lease, in_hand[lease.name]) for lease in leases]
+    values = {
+        "consumers": [row for row in rows if not queues or not set(queues).isdisjoint(row["queues"])],
+        "in_hand_of_stock": in_hand[""],
+        "in_hand_of_nobody": sum(count for name, count in in_hand.items() if name and name not in known),
+        "consumers_error": error and str(error),
+    }
+    return values, error is not None and not isinstance(error, NoPermissionError)
+
+
+def _consumer_row(lease: ConsumerLease, in_hand: int) -> Row:
     return {
         "consumer": lease.name,
         "host": lease.host,
@@ -240,12 +217,6 @@ def node_values(cluster: Cluster, away: Sequence[str]) -> dict[str, Any]:
         "error": cluster.error or None,
         "nodes": [_node(node) for node in cluster.nodes],
     }
-
-
-def place_of(store: DelayStore, cluster: Cluster | None, queue: str) -> dict[str, Any]:
-    """Returns the hash slot of a queue and the name of its node; nothing for a server without slots."""
-    slot, node = store.part(Nodes).place_of(queue, cluster)
-    return {} if slot is None else {"slot": slot, "node": node}
 
 
 def _node(node: Node) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
 
+from celery_ext.health import count_queues
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Count, Endpoints, Iso, Moment, Strict, iso
-from celery_ext.serve.counting import count_queues, visible_queues
 from celery_ext.serve.problems import Problem, bad_request
-from celery_ext.serve.service import serve_of
+from celery_ext.serve.service import serve_of, visible_queues
 from kombu_delayq.cluster import Cluster, Nodes, State
 from kombu_delayq.message import ms_of
 from kombu_delayq.store import LATENESS_BOUNDS_S, DelayStore, HeldBack, QueueStats

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from celery_ext.delays import in_words
-from celery_ext.doctor import Level, judge
-from celery_ext.serve.counting import QueueState
+from celery_ext.health import Level, QueueState, of_leader
 from kombu_delayq.cluster import Cluster
 from kombu_delayq.message import moment_of
 from kombu_delayq.store import Beside, Histogram
@@ -188,7 +187,7 @@ def _leader(leader: str | None, delayed: int) -> Iterator[Fault]:
     if leader == "":
         waits = f"{number(delayed)} delayed tasks stay" if delayed else "delayed tasks would stay"
         text = f"No transfer worker leads, so {waits} where they are: start a worker."
-        yield Fault(judge.of_leader(leads=False, delayed=delayed) is Level.ERROR, "Nobody transfers", text)
+        yield Fault(of_leader(leads=False, delayed=delayed) is Level.ERROR, "Nobody transfers", text)
 
 
 def _overdue(rows: Sequence[QueueState]) -> Iterator[Fault]:

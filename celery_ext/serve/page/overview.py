@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from celery_ext.dead_letters import LetterStore, buried_ms
-from celery_ext.doctor import Finding, Level, examine_servers, judge
+from celery_ext.doctor import Finding, examine_servers
+from celery_ext.health import NEARLY_FULL, Level, QueueState, count_queues
 from celery_ext.serve.access.identity import Caller, caller_of
-from celery_ext.serve.counting import QueueState, count_queues, visible_queues
 from celery_ext.serve.page.chart import bounds, chart, span_of
 from celery_ext.serve.page.figures import Fault, health, lasting, number
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
-from celery_ext.serve.service import ServeBroker, serve_of
+from celery_ext.serve.service import ServeBroker, serve_of, visible_queues
 from kombu_delayq.cluster import Nodes
 from kombu_delayq.store import ConsumerLease, DelayStore
 
@@ -178,7 +178,7 @@ def overview(request: Request) -> Response:
         leader=leader,
         standby=store.if_allowed(store.leases.standbys) or [],
         memory=store.memory(),
-        nearly_full=judge.NEARLY_FULL,
+        nearly_full=NEARLY_FULL,
         chart=chart(span, page.now_ms, due, link, in_parts=True),
         due=due,
         past=past(store, queues, buried, span, page.now_ms),

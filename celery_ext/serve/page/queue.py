@@ -8,15 +8,15 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from celery_ext.health import count_queues
 from celery_ext.serve.access.identity import Action, Caller, caller_of
-from celery_ext.serve.counting import count_queues, visible_queues
 from celery_ext.serve.page.chart import bounds, chart, span_of
 from celery_ext.serve.page.figures import number
 from celery_ext.serve.page.filter import Filter, filter_of
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import Note, View, form_of, notes_of, render
 from celery_ext.serve.problems import Problem
-from celery_ext.serve.service import Serve, serve_of
+from celery_ext.serve.service import Serve, serve_of, visible_queues
 from celery_ext.waiting import DelayedTask, search_page
 from kombu_delayq.cluster import Nodes
 

@@ -17,6 +17,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import DelayqCollector, asgi
 from kombu_delayq import __version__
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.consumers import http_consumer
 from tests.support.conditions import DEADLINE_S, until
 from tests.support.serve.metrics import Series, collector_of, scraped
 from tests.support.servers.acl import denials, url_of
@@ -71,15 +72,19 @@ def test_gauges_say_what_each_queue_holds(store: DelayStore) -> None:
 
 
 def test_consumers_and_what_they_hold_count_by_queue(store: DelayStore) -> None:
-    """A consumer counts for each of its queues while its lease lasts; what it has counts for the message's queue."""
+    """A consumer counts for each of its queues while its lease lasts; what it has counts for the message's queue.
+
+    One over HTTP counts once, however many leases it has.
+    """
     for queue in ("orders", "mails", "none"):
         offer(store, queue, 900, queue)
     lives(store, ME, queues=("orders", "mails"))
     lives(store, OTHER, queues=("orders",))
+    lives(store, *(http_consumer("ada", f"{number}-abc") for number in range(3)), queues=("mails",))
     store.client.lpush("orders", *['{"properties": {"delivery_info": {}}}'] * 3)
     assert len(fetch(store, 2, "orders")) == 2
     found = scraped(collector_of(store))
-    assert of("consumers", found) == {"orders": 2, "mails": 1, "none": 0}
+    assert of("consumers", found) == {"orders": 2, "mails": 2, "none": 0}
     assert of("unacked_messages", found) == {"orders": 2, "mails": 0, "none": 0}
     assert of("ready_messages", found)["orders"] == 1
     end_lease(store, OTHER)

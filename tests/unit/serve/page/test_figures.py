@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from celery_ext.doctor import Finding, Level
+from celery_ext.doctor import Finding
+from celery_ext.health import Level, QueueState
 from celery_ext.journal.state import JournalState, Loss
-from celery_ext.serve.counting import QueueState
 from celery_ext.serve.page.figures import health, moment, number, quantile, seconds, size
 from celery_ext.serve.page.overview import fault_of
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, Histogram, QueueStats, counts_of
