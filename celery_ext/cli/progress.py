@@ -1,18 +1,12 @@
-"""Shows how far a command is, says what became of the tasks whose ids it got, and chooses the exit code."""
+"""Shows how far a command is."""
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from time import monotonic
 from typing import Any, TypeVar
 
 import click
-
-from celery_ext.cli.options import STDIN, count_of_ids
-from celery_ext.cli.output import escaped, json_line, print_stderr
-from celery_ext.waiting import BulkOutcome, Outcome
-from kombu_delayq.audit import NOT_DONE, audited, ids_named
 
 T = TypeVar("T")
 
@@ -79,58 +73,3 @@ class Bar:
         if self._bar is not None:
             self._bar.update(self._done - self._bar.pos)
             self._bar.render_finish()
-
-
-#: Each outcome in words, of one task or of many.
-WORDS: Mapping[Outcome | BulkOutcome, str] = {
-    "cancelled": "cancelled",
-    "chain_ended": "not waiting, but the delay chain takes no further step",
-    "rescheduled": "rescheduled",
-    "transferred": "sent to be run",
-    "not_delayed": "not waiting",
-    "dead_letter": "not waiting, but a dead letter: drop it there, or a replay runs it with all its retries",
-    "unreadable": "not changed, because the message cannot be rewritten",
-    "too_long": "not changed, because max_delay forbids the new time",
-    "gone": "no longer there: come due, or changed meanwhile",
-}
-
-
-def summed_up(counts: Counter[Any], words: Mapping[Any, str]) -> str:
-    """Returns how often each outcome came, as text; empty without any."""
-    return ", ".join(f"{counts[outcome]:,} {words[outcome]}" for outcome in words if counts[outcome])
-
-
-def act_on_ids(
-    action: str,
-    ids: Sequence[str],
-    outcomes: Iterable[tuple[str, Outcome]],
-    label: str,
-    *,
-    as_json: bool,
-    words: Mapping[Any, str] = WORDS,
-    **what: Any,
-) -> Counter[Outcome]:
-    """Prints what became of each task, and leaves a line in the audit. Returns how often each outcome came.
-
-    For ids from the standard input it prints only totals, unless it prints JSON. Reading an outcome does the work.
-    """
-    from_stdin = STDIN in ids
-    named = ids_named((one for one in ids if one != STDIN), more=from_stdin)
-    in_sum = from_stdin and not as_json
-    with audited(action, {**named, **what}) as counts:
-        for identity, outcome in with_progress(outcomes, label, count_of_ids(ids), printing=not in_sum):
-            counts[outcome] += 1
-            if as_json:
-                click.echo(json_line({"id": identity, "outcome": outcome}))
-            elif not in_sum:
-                write = print_stderr if outcome in NOT_DONE else click.echo
-                write(f"{escaped(identity)}: {words[outcome]}")
-        if in_sum:
-            click.echo(summed_up(counts, words) or "no ids were given")
-    return counts
-
-
-def exit_code(counts: Counter[Outcome]) -> int:
-    """Returns 1 if none of the tasks waited or a message could not be changed, else 0."""
-    done = sum(count for outcome, count in counts.items() if outcome not in NOT_DONE)
-    return int(bool(counts["unreadable"]) or (not done and bool(counts)))

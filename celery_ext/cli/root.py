@@ -10,15 +10,12 @@ from typing import Any
 import click
 
 from celery_ext.cli.broker import CliBroker, given_app, parse_transport_options
-from celery_ext.cli.commands.cancel import cancel
+from celery_ext.cli.commands.change import cancel, reschedule, run_now
 from celery_ext.cli.commands.convert import convert
-from celery_ext.cli.commands.count import count
 from celery_ext.cli.commands.export import export
 from celery_ext.cli.commands.import_ import import_
-from celery_ext.cli.commands.list import list_
+from celery_ext.cli.commands.list import count, list_
 from celery_ext.cli.commands.queues import queues
-from celery_ext.cli.commands.reschedule import reschedule
-from celery_ext.cli.commands.run_now import run_now
 from celery_ext.cli.commands.show import show
 from celery_ext.cli.commands.status import status
 from celery_ext.cli.commands.transfer import transfer
