@@ -8,10 +8,12 @@ import json
 import sys
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
 
 from celery_ext.waiting import DelayedTask
-from kombu_delayq.errors import quoted
 from kombu_delayq.message import fault_of, iso_of, ms_of
 from kombu_delayq.store import Offer, Waiting, shared_id
 from kombu_delayq.text import as_text
@@ -54,6 +56,25 @@ def message_line(message: Waiting) -> str:
     return json.dumps(fields)
 
 
+class _Line(msgspec.Struct):
+    """What the line of a message says."""
+
+    queue: Annotated[str, Meta(min_length=1)]
+    id: str
+    due_ms: float
+    priority: Annotated[int, Meta(ge=0, le=9)]
+    body: str
+    due: Annotated[datetime, Meta(tz=True)] | None = None
+
+
+class _About(msgspec.Struct):
+    """What a header, or a closing line, which has ``messages``, says."""
+
+    format: Literal["delayq-export"]
+    messages: int | None = None
+    version: Literal[1] | None = None
+
+
 def parse(line: bytes) -> Exported | int | None:
     """Reads a line.
 
@@ -61,78 +82,34 @@ def parse(line: bytes) -> Exported | int | None:
         A message; the number of messages, of a closing line; None for a header.
 
     Raises:
-        BadLine: The line is not a line of an export; the error says why.
+        BadLine: The line is not a line of an export; the error says why, and has nothing of the body.
     """
     try:
-        fields = json.loads(line)
+        fields = json.loads(line)  # msgspec reads no single surrogates
     except (ValueError, RecursionError) as error:
         raise BadLine(f"it is no JSON, or cut off: {error}") from None
-    if not isinstance(fields, dict):
-        raise BadLine(f"it is no JSON object, but {quoted(fields)}")
-    if "format" in fields:
-        return _about_export(fields)
-    for name, kind in (("queue", str), ("id", str), ("due_ms", (int, float)), ("priority", int), ("body", str)):
-        if name not in fields:
-            raise BadLine(f"it has no {name!r}")
-        if not isinstance(fields[name], kind) or isinstance(fields[name], bool):
-            # A body has the arguments of a task, which must not get into logs.
-            what = type(fields[name]).__name__ if name == "body" else quoted(fields[name])
-            raise BadLine(f"{name} is {what}")
-    return Exported(_queue(fields["queue"]), _offer(fields))
-
-
-def _about_export(fields: dict[str, Any]) -> int | None:
-    if fields["format"] != FORMAT:
-        raise BadLine(f"the format is {quoted(fields['format'])}, not {FORMAT!r}")
-    if "messages" in fields:
-        count = fields["messages"]
-        if not isinstance(count, int) or isinstance(count, bool):
-            raise BadLine(f"messages is {quoted(count)}")
-        return count
-    if fields.get("version") != VERSION:
-        raise BadLine(f"the version of the format is {quoted(fields.get('version'))}, and {VERSION} is known here")
-    return None
-
-
-def _queue(queue: str) -> str:
     try:
-        queue.encode()
-    except UnicodeEncodeError as error:
-        raise BadLine(f"queue is {quoted(queue)}: {error}") from None
-    if not queue:
-        raise BadLine("queue is empty")
-    return queue
+        if isinstance(fields, dict) and "format" in fields:
+            return msgspec.convert(fields, _About).messages
+        return _exported(msgspec.convert(fields, _Line))
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise BadLine(str(error)) from None
 
 
-def _offer(fields: dict[str, Any]) -> Offer:
-    due_ms, priority = fields["due_ms"], fields["priority"]
-    if not abs(due_ms) <= sys.float_info.max:  # a whole number may be greater than any float; NaN is not
-        raise BadLine(f"due_ms is {quoted(due_ms)}")
-    if not 0 <= priority <= 9:
-        raise BadLine(f"priority is {priority}, and may be 0 to 9")
-    _check_iso(fields.get("due"), due_ms)
+def _exported(line: _Line) -> Exported:
+    if not abs(line.due_ms) <= sys.float_info.max:  # it is infinite, or NaN
+        raise BadLine(f"due_ms is {line.due_ms}")
+    if line.due is not None and abs(ms_of(line.due) - line.due_ms) > 1:  # somebody has changed only one of them
+        raise BadLine(f"due and due_ms name different times: {line.due} and {iso_of(line.due_ms) or line.due_ms}")
     try:
-        identity, body = (fields[name].encode(errors="surrogateescape") for name in ("id", "body"))
+        line.queue.encode()
+        identity, body = (text.encode(errors="surrogateescape") for text in (line.id, line.body))
     except UnicodeEncodeError as error:
-        raise BadLine(f"its text stands for no bytes: {error}") from None
+        raise BadLine(f"its text stands for no bytes: {error.reason}") from None
     fault = fault_of(body)
     if fault is not None:
         raise BadLine(f"the body: {fault}")
-    return Offer(identity, repr(float(due_ms)), priority, body)
-
-
-def _check_iso(due: object, due_ms: float) -> None:
-    """Raises BadLine if ``due`` and ``due_ms`` differ, because somebody changed only one of them."""
-    if due is None:
-        return
-    try:
-        moment = datetime.fromisoformat(str(due))
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise BadLine(f"due is {quoted(due)}, which is no time in ISO 8601 with a zone")
-    if abs(ms_of(moment) - due_ms) > 1:
-        raise BadLine(f"due and due_ms name different times: {due} and {iso_of(due_ms) or due_ms}")
+    return Exported(line.queue, Offer(identity, repr(line.due_ms), line.priority, body))
 
 
 def _own_id(message: Waiting) -> str:
