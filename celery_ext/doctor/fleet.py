@@ -151,7 +151,7 @@ def versions(subject: Subject) -> Findings:
             Level.NOTICE,
             f"workers have different releases of kombu-delayq: {shown}",
             "go on with the upgrade: two releases next to each other may share a broker",
-            "how-to/migrate.md#mixed-fleets",
+            "reference/stability.md#mixed-fleets",
         )
     yield from _faults(subject.the_workers)
 

@@ -12,7 +12,7 @@ from tests.unit.docs.test_docs import is_there
 from tests.unit.docs.test_docs_facts import GAP, said_by, template
 
 PAGES = [
-    *(ROOT / "docs" / name for name in ("troubleshooting.md", "faq.md")),
+    *(ROOT / "docs" / name for name in ("troubleshooting.md", "index.md")),
     *(ROOT / "docs/how-to" / f"{name}.md" for name in ("monitoring", "cancel", "migrate", "outage", "move", "doctor")),
     *(ROOT / "docs/how-to" / f"{name}.md" for name in ("cluster", "retry-schedule", "transfer-workers")),
     ROOT / "docs/how-to/spark/pressure.md",
