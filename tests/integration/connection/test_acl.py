@@ -6,14 +6,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import redis
+from celery import Celery, chain, group
 from click.testing import CliRunner, Result
 from redis.exceptions import NoPermissionError, ResponseError
 
 import celery_ext
 from celery_ext.cli import delayq
+from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.job_types import JobRun
 from celery_ext.waiting import by_id
@@ -67,6 +70,60 @@ def test_an_app_with_the_rights_of_the_page(proj_of_user: Proj) -> None:
     proj.await_runs(1, id=first.id)
     proj.await_runs(1, id="far-2")
     assert proj.app.control.purge() == 1
+
+
+def publish(app: Celery) -> None:
+    """Publishes in each way, at once and later, with equal ids and due times."""
+
+    def remind(number: int) -> None: ...
+
+    task = app.task(remind, name="shop.remind", shared=False)
+    chained = app.task(remind, name="shop.notify", delay_chain="1m,2m", shared=False)
+    eta = datetime.now(UTC) + timedelta(hours=1)
+    for options in ({}, {"countdown": 60}, {"eta": eta}, {"eta": eta, "task_id": "same"}, {"countdown": -5}):
+        for number, priority in ((1, 0), (2, 9)):
+            task.apply_async((number,), priority=priority, **options)
+    chained.apply_async((1,), expires=3600)
+    chain(task.si(1), task.si(2)).apply_async(countdown=60)
+    group(task.si(1), chained.si(2)).apply_async()
+    for countdown in (0, 60):
+        celery_ext.send_many(app, task, [celery_ext.Call((number,)) for number in range(300)], countdown=countdown)
+
+
+def test_a_publisher_with_the_rights_of_the_page(users: PrivateRedis) -> None:
+    """User publisher may publish in each way; with rights that the page adds, replace what waits, and cancel."""
+    app = Celery("shop", broker=url_of(users, "publisher"), set_as_current=False)
+    app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True, task_publish_retry=False)
+    celery_ext.install(app)
+    publish(app)
+    assert denials(users) == []
+    rights = re.findall(r"For `if_waiting` add `(.*?)`.*add these and\s`(.*?)`", PAGE.read_text("utf-8"), re.DOTALL)[0]
+    users.client().execute_command("ACL", "SETUSER", "publisher", *rights[0].split())
+    task = app.tasks["shop.remind"]
+    for number, mode in enumerate(("keep", "replace") * 2):
+        task.apply_async((number,), countdown=3600 + number, if_waiting=mode, waiting_key="one")
+        calls = [celery_ext.Call((number,), task_id=f"many-{at}") for at in range(3)]
+        celery_ext.send_many(app, task, calls, countdown=3600, if_waiting=mode)
+    assert denials(users) == []
+    users.client().execute_command("ACL", "SETUSER", "publisher", *rights[1].split())
+    assert celery_ext.cancel(app, ["many-0", "same", "unknown"]) == {
+        "many-0": "cancelled",
+        "same": "cancelled",
+        "unknown": "not_delayed",
+    }
+    assert denials(users) == []
+
+
+def test_a_publisher_has_no_right_that_it_does_not_need(users: PrivateRedis) -> None:
+    """Redis runs each command of user publisher for one that publishes in each way."""
+    app = Celery("shop", broker=url_of(users, "publisher"), set_as_current=False)
+    app.conf.update(broker_transport=TRANSPORT, task_ignore_result=True)
+    celery_ext.install(app)
+    users.client().config_resetstat()
+    publish(app)
+    ran = {name.removeprefix("cmdstat_") for name in users.client().info("commandstats")}
+    [command] = re.findall(r"^ACL SETUSER publisher.*?```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert {right[1:] for right in re.findall(r"\+\w+", command)} - ran == set()
 
 
 def test_periodic_entries_with_the_rights_of_the_page(users: PrivateRedis) -> None:

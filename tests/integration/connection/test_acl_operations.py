@@ -27,6 +27,7 @@ _SHOP = """
     split purge heads watch_heads lead release transfer transfer_limited bury forget_empty arm disarm get cancel
     reschedule run_now discard step check_chain undo_step cancel_chains
 """
+_PUBLISHER = " offer put "
 _TRANSFER = " heads watch_heads lead release transfer transfer_limited bury forget_empty requeue fence count_minute "
 _STATUS = " stats due_counts heads held_page "
 _OF_REPAIR = " repair_index repair_bodies repair_list convert replay index due_counts held_page claim end_claim "
@@ -41,6 +42,9 @@ _JOURNAL = " elect journal_heartbeat promote claim_rows "
 _SPARK = " begin enqueue finish job_rate claim_ids close "
 #: For each user, what it runs; and beside the user's own rights those that the page names for it.
 ROLES = {
+    "publisher": (_PUBLISHER, [], ()),
+    "publisher that replaces": (f"{_PUBLISHER} offer_once", [], ("if_waiting",)),
+    "publisher that cancels": (f"{_PUBLISHER} get cancel discard cancel_chains", [], ("if_waiting", "cancel")),
     "shop": (_SHOP + _JOURNAL, ["adopt what is held", "place far away"], ("journal", "conditions")),
     "transfer": (_TRANSFER + _JOURNAL, [], ("transfer_rate", "journal")),
     "status": (_STATUS, [], ("hgetall",)),
@@ -57,6 +61,8 @@ def rights_beside() -> dict[str, list[str]]:
         "journal": re.search(r"```text\n(.*?)```", text.partition("## A journal\n")[2], re.DOTALL),
         "conditions": re.search(r"`(\+hstrlen)` is for commands", text),
         "hgetall": re.search(r"`status` and metrics need `(.*?)` as well", text),
+        "if_waiting": re.search(r"For `if_waiting` add `(.*?)`", text),
+        "cancel": re.search(r"add these and\s`(.*?)`", text),
         "serve": re.search(r"needs more than `caretaker` has: `(.*?)`", text),
     }
     return {name: match[1].split() for name, match in found.items() if match is not None}
@@ -83,8 +89,9 @@ def fill(store: DelayStore) -> None:
 def test_a_role_may_do_its_work(users: PrivateRedis, admin: DelayStore, tmp_path: Path, layout: str, role: str) -> None:
     """No command is denied, in any script or beside it; keys are another matter, and all are given here."""
     operations, others, features = ROLES[role]
+    role = role.partition(" ")[0]
     beside = rights_beside()
-    assert len(beside) == 5
+    assert len(beside) == 7
     more = [right for name in features for right in beside[name] if right.startswith("+")]
     users.client().execute_command("ACL", "SETUSER", role, "~*", "&*", *more)
     client = redis.Redis(port=users.port, username=role, password="password")

@@ -11,7 +11,7 @@ import pytest
 from tests.support import ROOT
 from tests.support.pages import blocks
 
-PAGE = ROOT / "docs/reference/types.md"
+PAGE = ROOT / "docs/reference/api.md"
 
 #: A comment ``# error: TEXT`` says what the line is refused for. All other lines are right.
 USES = """

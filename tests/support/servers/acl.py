@@ -26,7 +26,7 @@ def users(own_server: PrivateRedis, layout: str) -> PrivateRedis:
 def commands_of_page() -> dict[str, list[str]]:
     """Returns the commands that make the users of the page, by the names of the users."""
     blocks = re.findall(r"```text\n(ACL SETUSER.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     return {command[2]: command for command in map(str.split, blocks)}
 
 
