@@ -12,9 +12,10 @@ from names import PLACEHOLDER, ROOT, linked, names, version
 
 #: Pages that say that nothing is published, and how.
 UNPUBLISHED = {
-    "README.md": "nothing is published yet",
+    "README.md": "not on PyPI yet",
     "docs/changelog.md": "Nothing is published yet",
-    "docs/how-to/migrate.md": "has kombu-delayq yet",
+    "docs/how-to/migrate.md": "not on PyPI yet",
+    "docs/index.md": "Not on PyPI yet",
 }
 
 #: What some apps with Celery on Redis install, from the requirements in their repositories. Ours has to go beside it.
