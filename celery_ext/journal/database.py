@@ -26,6 +26,8 @@ CONNECT_S = 5
 #: How long a call tries to connect to a PostgreSQL that refuses connections, such as while it restarts, in s. kombu
 #: calls twice.
 AWAY_S = 2.0
+#: Most connections of a process to PostgreSQL, which limits them for all its clients. Further callers wait.
+CONNECTIONS = 5
 #: Between two tries, in s.
 POLL_S = 0.05
 #: After which a dead network is noticed, in s: kept-alive connections are asked after a time without traffic, and sent
@@ -123,6 +125,8 @@ def _engine(url: URL, _pid: int) -> Engine:
         url,
         connect_args=_postgres_options(url),
         pool_pre_ping=True,
+        pool_size=CONNECTIONS,
+        max_overflow=0,
         pool_timeout=CALL_S,
         pool_use_lifo=True,
         hide_parameters=True,  # messages are not for logs

@@ -1,6 +1,7 @@
 """Which databases a journal can be in, and how they are connected to."""
 
 import os
+from contextlib import ExitStack
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event, Thread
@@ -70,6 +71,21 @@ def test_sessions_have_limits(postgres_server: PrivatePostgres) -> None:
     assert shown["lock_timeout"] == "7s"
     assert shown["search_path"].startswith("journal_")
     assert shown["application_name"] == "delayq"
+
+
+def test_a_process_has_at_most_five_connections(
+    postgres_server: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A further call waits until one is free, and is an error if none is free in time."""
+    monkeypatch.setattr(database, "CALL_S", 0.2)
+    journal = Database(postgres_server.make_schema())
+    with ExitStack() as held:
+        for _ in range(5):
+            held.enter_context(journal.reading())
+        with pytest.raises(DatabaseUnavailable, match="limit of size 5 overflow 0 reached"):
+            journal.read(lambda connection: connection)
+    assert journal.read(lambda connection: connection.exec_driver_sql("SELECT 1").scalar()) == 1
+    journal.engine.dispose()
 
 
 def test_the_url_may_have_several_hosts(postgres_server: PrivatePostgres) -> None:
