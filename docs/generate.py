@@ -47,8 +47,6 @@ _NAMES: dict[str, list[object]] = {
     "in_flight": ["orders", 0, "web1:4711:5f0e5c7e"],
     "minutes": ["orders", 495_000],
 }
-#: Where the help text of a command begins to list examples, or the commands that follow on the page.
-_LISTS = re.compile(r"\n\n(?:  Examples|Look|Commands):\n")
 _GENERATED = re.compile(r"(<!-- generated: ([\w ./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -104,12 +102,15 @@ def commands(command: click.Command = delayq, name: str = "delayq", known: set[t
     shown = copy.copy(command)
     shown.params = [one for one in command.params if one not in again]
     shown.add_help_option = command is delayq
-    shown.help = (command.help or "").partition("\n\n")[0]
-    told = _LISTS.split(shown.get_help(context))[0]
-    yield from (f"## `{name}`", "", "```text", *told.splitlines())
-    if again:
-        yield from ("", f"  As above: {', '.join(one.opts[-1] for one in again)}")
-    yield from ("```", "")
+    summary, *_ = (inspect.cleandoc(command.help or "")).split("\n\n")
+    yield from (f"## `{name}`", "", *summary.splitlines(), "")
+    formatter = context.make_formatter()
+    click.Command.format_options(shown, context, formatter)
+    usage = " ".join((name, *(piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]")))
+    lines = formatter.getvalue().splitlines()[1:]
+    also = [f"  Also: {', '.join(one.opts[-1] for one in again)}"] if again else []
+    if lines or also or command.params:
+        yield from ("```text", usage, *([""] if lines else []), *lines, *([""] if also else []), *also, "```", "")
     for sub in command.commands.values() if isinstance(command, click.Group) else ():
         yield from commands(sub, f"{name} {sub.name}", known)
 
@@ -127,7 +128,7 @@ def error_rows(module: ModuleType) -> Lines:
     for name, kind in vars(module).items():
         if isinstance(kind, type) and issubclass(kind, DelayqError) and kind.__module__ == module.__name__:
             also = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if base is not DelayqError)
-            yield _row(f"`{name}`", also, inspect.getdoc(kind))
+            yield _row(f"`{name}`", also, (inspect.getdoc(kind) or "").partition("\n\n")[0])
 
 
 def _shown(path: Path) -> str:
@@ -262,7 +263,8 @@ def current(page: str) -> str:
 def main(check: bool) -> int:
     """Writes the pages that are not current, or only names them. Returns 1 if it was to check and found one."""
     stale = []
-    for path in (*FILES, *sorted(DOCS.rglob("*.md"))):
+    pages = (path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts)
+    for path in (*FILES, *pages):
         text = path.read_text(encoding="utf-8")
         wanted = "".join(f"{line}\n" for line in FILES[path]()) if path in FILES else current(text)
         if text != wanted:

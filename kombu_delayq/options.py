@@ -174,21 +174,20 @@ class Options:
         choice(*LAYOUTS),
         "",
         "How delayed messages are kept: 'hash', or 'redisson' as Redisson's RDelayedQueue does, to share them with "
-        "JVM services. A fleet has one layout; what waits in the other one is delivered, but not found by its id.",
+        "JVM services. A fleet has one layout: messages in the other one are delivered, but not found by id.",
         alike=True,
     )
     transfer: bool = _option(
         True,
         switch,
         "",
-        "Whether a consumer of this connection also runs a transfer worker. With False, run "
-        "`delayq transfer` beside your workers.",
+        "Whether a consumer of this connection also runs a transfer worker. With False, run `delayq transfer`.",
     )
     consume: str = _option(
         "reliable",
         choice("reliable", "brpop"),
         "",
-        "How a consumer gets its messages: 'reliable' notes them as unacked in the same step in which they leave their "
+        "How a consumer gets its messages: 'reliable' notes them as unacked in the step that takes them from their "
         "queue, so that none is lost with a worker, and takes several at once; 'brpop' is kombu's own way.",
         alike=True,
     )
@@ -196,40 +195,37 @@ class Options:
         60.0,
         number(1, 3600),
         "s",
-        "How long a consumer may be silent before what it holds goes back to the queues. What a killed process held "
-        "goes back within seconds in any case. Keep it above the longest time for which a task holds the interpreter, "
-        "or, with gevent and eventlet, does not yield.",
+        "How long a consumer may be silent before its messages go back to the queues. Those of a killed process go "
+        "back within seconds in any case. Keep it above the longest time for which a task holds the interpreter, or, "
+        "with gevent and eventlet, does not yield.",
     )
     delivery_limit: int | None = _option(
         20,
         or_none(number(1, whole=True)),
         "deliveries",
-        "How many consumers may die with a message in hand. Then the message goes to dead_letter_queue; of several at "
-        "the limit only the one that its consumer has held for longest. None: no limit.",
+        "How many consumers may die while they hold a message. Then it goes to dead_letter_queue; if several messages "
+        "reach the limit, only the one held longest. None: no limit.",
         alike=True,
     )
     dead_letter_queue: str = _option(
         "dead_letters",
         text("the name of a queue"),
         "",
-        "The queue of dead letters for messages that have reached delivery_limit, and for those that are too late with "
-        "overdue='dead-letter'. The process that puts them there runs no task, so it does not know the "
-        "dead_letter_queue of a task.",
+        "The queue of dead letters for messages that have reached delivery_limit, and for those that are too late "
+        "with overdue='dead-letter', whatever dead_letter_queue their tasks have.",
         alike=True,
     )
     dead_letter_ttl: float | None = _option(
         90 * 86_400.0,
         or_none(number(1)),
         "s",
-        "How long a dead letter is kept, in any queue of dead letters; then the transfer workers drop it. None: until "
-        "somebody replays or drops it.",
+        "How long transfer workers keep a dead letter, in any queue. None: until somebody replays or drops it.",
     )
     dead_letter_max: int | None = _option(
         10_000,
         or_none(number(1, whole=True)),
         "dead letters",
-        "How many dead letters of a queue are kept; the transfer workers drop the oldest of those beyond. None: any "
-        "number.",
+        "How many dead letters of a queue transfer workers keep; they drop the oldest. None: any number.",
     )
     max_delay: float | None = _option(
         None,
@@ -244,51 +240,49 @@ class Options:
         "s",
         "About how often the leading transfer worker and its standbys look at Redis when nothing wakes them. A lost "
         "wake message or a lost connection delays messages by about as much, once Redis answers. The other workers "
-        "look eight to twelve times more rarely. A leader or standby that is silent for three times as long loses its "
+        "look eight to twelve times less often. A leader or standby that is silent for three times as long loses its "
         "place.",
     )
     overdue: str | Mapping[str, str] = _option(
         "run",
         per_queue(choice(*POLICIES)),
         "",
-        "What happens to a message that is later than max_lateness when it is its turn: 'run' transfers it, "
-        "'dead-letter' puts it into dead_letter_queue, 'drop' removes it. One value for all queues, or a mapping such "
-        "as {'reminders': 'drop', '*': 'run'}, where '*' stands for all others.",
+        "What happens to a message that is later than max_lateness: 'run' transfers it, 'dead-letter' puts it into "
+        "dead_letter_queue, 'drop' removes it. One value, or a mapping such as {'reminders': 'drop', '*': 'run'}, "
+        "where '*' stands for all other queues.",
         alike=True,
     )
     max_lateness: float | Mapping[str, float | None] | None = _option(
         None,
         per_queue(or_none(number(1))),
         "s",
-        "How late a message may be, by Redis's clock; later is too late. The time for which transfer_rate holds it "
-        "back counts. One value, or a mapping of queues to values, with '*' for all others.",
+        "How late a message may be, by Redis's clock. The time for which transfer_rate holds it back counts. One "
+        "value, or a mapping of queues to values, with '*' for all others.",
         alike=True,
     )
     transfer_rate: float | Sequence[float] | Mapping[str, Any] | None = _option(
         None,
         per_queue(rate),
         "messages/s",
-        "Most due messages of a queue that all transfer workers together transfer in a second: a number, or "
-        "[number, burst]. The burst is how many may go at once after a pause, by default those of a second. One "
-        "value for each queue, or a mapping such as {'mails': 50, 'sms': [5, 20]}, with '*' for all others. None: no "
-        "limit.",
+        "Most due messages of a queue that all transfer workers together transfer in a second: a number, or [number, "
+        "burst]. The burst is how many may go at once after a pause, by default those of a second. One value for each "
+        "queue, or a mapping such as {'mails': 50, 'sms': [5, 20]}, with '*' for all others. None: no limit.",
         alike=True,
     )
     compact: bool = _option(
         False,
         switch,
         "",
-        "Whether messages take less room: a body that is text, such as JSON, stays text instead of base64; a task has "
-        "no headers for which a worker assumes the same value, such as `shadow` null or `retries` 0, and {} for "
-        "callbacks and workflow if it has none. Celery and kombu read both; some clients of other languages do not.",
+        "Whether messages take less room: a body that is text, such as JSON, is not written as base64, and a task has "
+        "no headers for which a worker assumes the same value, such as `retries` 0. Celery and kombu read both; some "
+        "clients of other languages do not.",
     )
     journal_url: str | None = _option(
         None,
         or_none(text("a text")),
         "",
         "The database of the journal, as a URL of SQLAlchemy, such as 'postgresql+psycopg://user@host/db' or "
-        "'sqlite:////var/lib/app/journal.db'. Needs kombu-delayq[journal]. None: all delayed messages wait in Redis "
-        "alone.",
+        "'sqlite:////var/lib/app/journal.db'. Needs kombu-delayq[journal]. None: no journal.",
         alike=True,
         asks_for="journal",
     )
@@ -297,7 +291,7 @@ class Options:
         choice("far", "all"),
         "",
         "Which delayed messages the journal has: 'far' those that are due later than journal_horizon, until they are "
-        "promoted to Redis; 'all' every one, so that a Redis that has lost its data can be filled again.",
+        "promoted to Redis; 'all' every one, to refill a Redis that has lost its data.",
         alike=True,
     )
     journal_horizon: float = _option(
@@ -312,8 +306,8 @@ class Options:
         1_800.0,
         number(1),
         "s",
-        "How long before its due time a message is promoted from the journal to Redis. For as long, the database may "
-        "be away and no message is late.",
+        "How long before its due time a message is promoted from the journal to Redis. The database may be away for "
+        "as long before any message is late.",
         alike=True,
     )
     journal_retention: float = _option(
@@ -327,7 +321,7 @@ class Options:
         choice("ask", "auto"),
         "",
         "What happens when Redis has lost its data: 'ask' logs it, and waits for `delayq journal restore`; 'auto' "
-        "fills Redis again at once.",
+        "refills Redis at once.",
         alike=True,
     )
 

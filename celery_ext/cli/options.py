@@ -218,7 +218,7 @@ def queues_argument(*, required: bool = False) -> Any:
         is_eager=True,  # before the argument, which joins these queues to its own
         callback=note,
         shell_complete=complete_queue,
-        help="A queue, as the argument. May be repeated.",
+        help="A queue, as the argument. Repeatable.",
     )
     return lambda command: argument(option(command))
 

@@ -67,8 +67,8 @@ for module in _BROUGHT:
     "--broker",
     metavar="URL",
     envvar=["DELAYQ_BROKER_URL", "CELERY_BROKER_URL"],
-    help="Broker URL, as in Celery's broker_url; several separated by ';'. "
-    "`celery -A app delayq` takes the app's broker and ignores the environment variables for it.",
+    help="Broker URL, as in Celery's broker_url; several separated by ';'. By default the app's, else one of "
+    "the environment.",
 )
 @click.option(
     "-o",
@@ -77,19 +77,17 @@ for module in _BROUGHT:
     metavar="NAME=VALUE",
     multiple=True,
     callback=parse_transport_options,
-    help="A transport option, such as -o master_name=main. The value is JSON, or else text. May be repeated.",
+    help="A transport option, such as -o master_name=main. The value is JSON, or else text. Repeatable.",
 )
 @click.option(
     "--audit-log",
     metavar="FILE",
     type=click.Path(dir_okay=False),
     envvar="DELAYQ_AUDIT_LOG",
-    help="Append a line to this file for whatever the command changes, as the log kombu_delayq.audit has it.",
+    help="Append the lines of the log kombu_delayq.audit to this file.",
 )
 @click.option("-A", "--app", metavar="APP", expose_value=False, is_eager=True, hidden=True, callback=_refuse_app)
-@click.option(
-    "-C", "--no-color", is_flag=True, help="Print no colours. So does a variable NO_COLOR; FORCE_COLOR asks for them."
-)
+@click.option("-C", "--no-color", is_flag=True, help="Print no colours.")
 @click.pass_context
 def delayq(context: click.Context, /, **params: Any) -> None:
     """Look after the delayed messages of Celery on Redis."""

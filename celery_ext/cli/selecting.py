@@ -59,13 +59,11 @@ def criteria_options(command: F) -> F:
         return command(*args, criteria=criteria, **given)
 
     options = (
-        click.option(
-            "--task", metavar="NAME", help="Only messages of this task; the name may be a pattern, such as 'shop.*'."
-        ),
+        click.option("--task", metavar="NAME", help="Only messages of this task, or of a pattern such as 'shop.*'."),
         click.option(
             "--due-from",
             type=moment,
-            help="Only messages due at this time or later: ISO 8601, or from now, such as 10m.",
+            help="Only messages due from this time on: ISO 8601, or from now, such as 10m.",
         ),
         click.option("--due-to", type=moment, help="Only messages due earlier."),
         click.option(
@@ -75,7 +73,7 @@ def criteria_options(command: F) -> F:
             multiple=True,
             callback=_parse_arguments,
             help="Only tasks with this argument, such as 0=17, kwargs.user.id=17 or kwargs.name='\"17\"'. The value is "
-            "JSON, or else text. May be repeated: all have to hold. Arguments in a pickle are not looked into.",
+            "JSON, or else text. Repeatable: all have to hold. Arguments in a pickle are not looked into.",
         ),
     )
     found: Any = with_criteria

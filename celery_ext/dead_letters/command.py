@@ -84,7 +84,7 @@ def letter_condition_options(command: F) -> F:
             "tasks",
             metavar="NAME",
             multiple=True,
-            help="Only dead letters of this task; the name may be a pattern, such as 'shop.*'. May be repeated.",
+            help="Only dead letters of this task; the name may be a pattern, such as 'shop.*'. Repeatable.",
         ),
     ):
         command = option(command)
@@ -102,7 +102,7 @@ def letter_filter_options(command: F) -> F:
             "ids",
             metavar="ID",
             multiple=True,
-            help="The dead letter with this task id; - reads ids from the standard input, one a line. May be repeated.",
+            help="The dead letter with this task id; - reads ids from the standard input, one a line. Repeatable.",
         ),
     ):
         command = option(command)
@@ -269,13 +269,13 @@ def _rate(text: str) -> float:
     "to",
     metavar="NAME",
     type=queue_name,
-    help="Send the letters to this queue instead of the queue from which they came.",
+    help="Send the letters to this queue instead of their own.",
 )
 @click.option(
     "--rate",
     metavar="NUMBER",
     type=_rate,
-    help="Most letters a second, from 0.1 on, so that what failed once is not overrun; by default all at once.",
+    help="Most letters a second, from 0.1 on; by default all at once.",
 )
 @json_option()
 @click.pass_obj

@@ -27,8 +27,7 @@ START_S = 30.0
 @click.option(
     "--serve",
     is_flag=True,
-    help="Show the page of delayq serve instead, on a free port of this machine, with workers and tasks to play with, "
-    "until Ctrl-C.",
+    help="Show the page of delayq serve instead, with workers and tasks to play with, until Ctrl-C.",
 )
 def demo(serve: bool) -> None:
     """Watch delayed tasks arrive while a worker is killed; takes about 20 s.

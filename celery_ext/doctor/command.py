@@ -49,17 +49,16 @@ Exit codes:
     metavar="CHECK",
     multiple=True,
     type=click.Choice([check.name for check in all_checks()]),
-    help="Make this check alone. May be repeated; --list names them.",
+    help="Make this check only. Repeatable; --list names them.",
 )
 @click.option("--list", "is_list", is_flag=True, help="List the checks, and end.")
 @click.option(
     "--explain",
     "text_id",
     metavar="ID",
-    help="Print the text of the documentation that a finding names, or that of an alert, such as DelayqNoLeader, and "
-    "end.",
+    help="Print the documentation of a finding or of an alert, such as DelayqNoLeader, and end.",
 )
-@click.option("--quiet", is_flag=True, help="Show warnings and errors alone.")
+@click.option("--quiet", is_flag=True, help="Show warnings and errors only.")
 @click.option(
     "--timeout",
     "timeout_s",

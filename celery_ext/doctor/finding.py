@@ -74,7 +74,8 @@ def explain(text_id: str) -> str:
         NoSuchText: There is none of this id.
     """
     name, _, section = text_id.partition("#")
-    for page in sorted(_pages().rglob("*.md")):
+    pages = (page for page in sorted(_pages().rglob("*.md")) if "_build" not in page.parts)
+    for page in pages:
         if page.stem == name and (text := _section(page, section) if section else page.read_text("utf-8")):
             return _LEFT_OUT.sub("", text).strip()
     if not section and (text := _section(_pages() / "reference/alerts.md", name.lower())):

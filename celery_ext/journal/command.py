@@ -28,8 +28,7 @@ OPTIONS = (
         ["--journal-url"],
         metavar="URL",
         envvar="DELAYQ_JOURNAL_URL",
-        help="Database of the journal, as in the transport option journal_url, which `celery -A app delayq` takes from "
-        "the app.",
+        help="Database of the journal, as in the transport option journal_url.",
     ),
 )
 EXAMPLES = {
@@ -102,21 +101,20 @@ def _checked_text(queue: str, values: dict[str, Any]) -> str:
 
 
 @journal.command()
-@click.option("-q", "--queue", "queues", metavar="QUEUE", multiple=True, help="Only this queue. May be repeated.")
+@click.option("-q", "--queue", "queues", metavar="QUEUE", multiple=True, help="Only this queue. Repeatable.")
 @click.option("--due-from", type=moment, help="Only messages due at this time or later: ISO 8601, or from now.")
 @click.option(
     "--overdue",
     type=click.Choice(OVERDUE),
     default="run",
     show_default=True,
-    help="What becomes of messages whose due time is past: they run as soon as they can, they are left away, or they "
-    "go to the dead letters.",
+    help="Overdue messages: run them now, skip them, or put them among the dead letters.",
 )
 @click.option(
     "--dead-letters",
     metavar="QUEUE",
     type=queue_name,
-    help="Where they go then; by default the transport option dead_letter_queue.",
+    help="The queue for them; by default the transport option dead_letter_queue.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and say what would be done.")
 @yes_option

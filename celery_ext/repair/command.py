@@ -58,7 +58,7 @@ WORDS = {
 
 @click.command()
 @queues_argument()
-@click.option("--dry-run", is_flag=True, help="Change nothing. Exit code 1 means that there is something to mend.")
+@click.option("--dry-run", is_flag=True, help="Change nothing. Exit code 1 means that there is something to repair.")
 @yes_option
 @json_option()
 @click.pass_obj

@@ -47,35 +47,35 @@ EXAMPLES = {
     metavar="FILE",
     envvar="DELAYQ_TOKENS",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File with the hashes of tokens, which `delayq tokens add` writes. It may change while the server runs.",
+    help="File of tokens, from `delayq tokens add`. It may change while the server runs.",
 )
 @click.option(
     "--trust-header",
     metavar="NAME",
-    help="Header in which a proxy names the user, such as X-Forwarded-User. Needs --trusted-proxy.",
+    help="Header with the user's name from a proxy, such as X-Forwarded-User. Needs --trusted-proxy.",
 )
 @click.option(
     "--trusted-proxy",
     "trusted_proxies",
     metavar="ADDRESS",
     multiple=True,
-    help="Address or network of a proxy whose headers are believed, such as 10.0.0.0/8. May be repeated.",
+    help="Address or network of that proxy, such as 10.0.0.0/8. Repeatable.",
 )
 @click.option(
     "--allowed-host",
     "allowed_hosts",
     metavar="NAME",
     multiple=True,
-    help="Name by which browsers call the server, beside localhost; *.example.org for all below. May be repeated.",
+    help="Another name of the server for browsers, besides localhost; *.example.org for all below. Repeatable.",
 )
-@click.option("--root-path", metavar="PATH", default="", help="Path below which a proxy serves this, such as /delayq.")
+@click.option("--root-path", metavar="PATH", default="", help="Path of the server behind a proxy, such as /delayq.")
 @click.option("--hide-arguments", is_flag=True, help="Show no arguments of tasks.")
 @click.option(
     "--dead-letters",
     "dead_letters",
     metavar="QUEUE",
     multiple=True,
-    help="A queue of dead letters, if Redis does not know it as one. May be repeated.",
+    help="A queue of dead letters that Redis does not know as one. Repeatable.",
 )
 @loglevel_option("DEBUG logs every request, INFO those that change something or fail.")
 @click.pass_obj
@@ -127,7 +127,7 @@ _file = click.option(
     envvar="DELAYQ_TOKENS",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File of tokens, the one that `delayq serve --tokens` gets. By default the variable DELAYQ_TOKENS.",
+    help="File of tokens, as for `delayq serve --tokens`. By default the variable DELAYQ_TOKENS.",
 )
 
 
@@ -148,7 +148,7 @@ def tokens() -> None:
     type=click.Choice([str(action) for action in Action]),
     multiple=True,
     required=True,
-    help="What the token is good for. May be repeated.",
+    help="An action that the token allows. Repeatable.",
 )
 @click.option(
     "-q",
@@ -158,17 +158,16 @@ def tokens() -> None:
     multiple=True,
     default=("*",),
     show_default=True,
-    help="Queues, such as 'orders.*'. May be repeated.",
+    help="Queues, such as 'orders.*'. Repeatable.",
 )
 @click.option(
     "--task",
     "tasks",
     metavar="PATTERN",
     multiple=True,
-    help="Names of tasks, such as 'shop.*'; by default '*', but for enqueue, which runs code, it has to be given. "
-    "May be repeated.",
+    help="Names of tasks, such as 'shop.*'; by default '*'. Required for enqueue, which runs code. Repeatable.",
 )
-@click.option("--rate", metavar="RATE", help="Most requests, such as 100/s, 5/m or 1000/h, for each server process.")
+@click.option("--rate", metavar="RATE", help="Most requests of each server process, such as 100/s, 5/m or 1000/h.")
 @click.option("--expires", type=moment, help="When it ends: ISO 8601, or from now, such as 90d.")
 def add(
     name: str,

@@ -88,8 +88,8 @@ class BrokerOptions:
         None,
         variable,
         "",
-        "Name of an environment variable with the broker URL, on the driver and on all executors. It is the only way "
-        "to give a URL with a password.",
+        "Name of an environment variable with the broker URL, on the driver and on all executors: the only way to "
+        "give a URL with a password.",
     )
     broker_transport_options: dict[str, Any] | None = _option(
         None, json_object, "JSON", "Transport options, such as `global_keyprefix` and `journal_url`."
@@ -98,15 +98,15 @@ class BrokerOptions:
         None,
         variable,
         "",
-        "Name of an environment variable with the transport option `journal_url`, on the driver and on all executors. "
-        "It is the only way to give a URL with a password.",
+        "Name of an environment variable with the transport option `journal_url`, on the driver and on all executors, "
+        "for a URL with a password.",
     )
     celery_app: str | None = _option(
         None,
         text,
         "",
-        "Celery app, as for `celery -A`. The driver reads from it once: routes, default queue, serializer, the options "
-        "of its tasks, and the broker unless an option names one.",
+        "Celery app, as for `celery -A`. The driver reads from it once: routes, default queue, serializer, the "
+        "options of its tasks, and the broker unless an option names one.",
     )
 
     @classmethod
@@ -189,8 +189,8 @@ class WriteOptions(BrokerOptions):
         None,
         names,
         "",
-        "Columns whose values, with the name of the task, make the task id, for rows without `task_id`. Default: the "
-        "whole row makes it, so that equal rows are one task. A row in which all `id_columns` are NULL is a bad row.",
+        "Columns whose values, with the name of the task, make the task id, for rows without `task_id`. Default: all "
+        "columns, so that equal rows are one task. A row in which all `id_columns` are NULL is a bad row.",
     )
     uuid_columns: tuple[str, ...] | None = _option(
         None, names, "", "Columns of texts or bytes that reach the task as `uuid.UUID`."
@@ -199,8 +199,8 @@ class WriteOptions(BrokerOptions):
         None,
         text,
         "",
-        "Name of a batch job. A job that was killed and runs again under the same name sends what is missing. Default: "
-        "each write is a new job. Streams name their jobs by query and batch.",
+        "Name of a batch job. A job that was killed and runs again under the same name sends the missing rows. "
+        "Default: each write is a new job. Streams name their jobs by query and batch.",
     )
     if_waiting: str = _option(
         once.ADD,
@@ -213,9 +213,9 @@ class WriteOptions(BrokerOptions):
         "fail",
         choice("fail", "skip"),
         "",
-        "What to do when the job with this `job_id` was committed by an earlier run. `fail`: fail with "
-        "`JobCommittedBefore`, before any Spark task starts. `skip`: send nothing, log a warning, and succeed. A "
-        "stream that repeats a micro-batch always skips it.",
+        "What to do when an earlier run has committed the job with this `job_id`. `fail`: fail with "
+        "`JobCommittedBefore`, before any Spark task starts. `skip`: send nothing, log a warning, and succeed, as a "
+        "stream always does.",
     )
     spread: float = _option(
         0.0, duration, "s, or 10m", "Window over which the due times of the job's tasks are spread evenly, by task id."
@@ -231,8 +231,8 @@ class WriteOptions(BrokerOptions):
         "fail",
         choice("fail", "drop", "dead_letter"),
         "",
-        "What to do with a row that makes no task. `fail`: fail the job. `drop`: count and log the row. `dead_letter`: "
-        "also put it into `dead_letter_queue`.",
+        "What to do with a row that makes no task. `fail`: fail the job. `drop`: count and log the row. "
+        "`dead_letter`: also put it into `dead_letter_queue`.",
     )
     dead_letter_queue: str | None = _option(None, text, "", "Queue of dead letters for bad rows.")
     chunk_size: int = _option(200, whole(1, 1000), "messages", "Most messages in one call to Redis.")
@@ -247,8 +247,7 @@ class WriteOptions(BrokerOptions):
         7 * 86400.0,
         some_duration,
         "s, or 7d",
-        "How long Redis remembers a job after its last message. Until then its stragglers are refused, and a job that "
-        "was killed can run again.",
+        "How long Redis remembers a job after its last message, refuses its stragglers, and can run it again.",
     )
 
     @property

@@ -38,7 +38,7 @@ class Mode(NamedTuple):
 IfWaiting = Literal["add", "keep", "replace"]
 Once = Literal["added", "kept", "replaced"]
 MODES: dict[IfWaiting, Mode] = {
-    "add": Mode("stays", "waits beside it", "tasks that all have to run"),
+    "add": Mode("stays", "waits next to it", "tasks that all have to run"),
     "keep": Mode("stays, with its due time and arguments", "is not stored", "throttle: at most one run every 30 s"),
     "replace": Mode(
         "goes",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support import ROOT
+from tests.support.pages import DOCS
 
 #: Our packages.
 PACKAGES = ("kombu_delayq", "celery_ext")
@@ -35,7 +36,7 @@ def figures() -> dict[str, int]:
         path: path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")
     }
     trees = {path: ast.parse(source) for path, source in sources.items()}
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
+    texts = [path.read_text(encoding="utf-8") for path in DOCS]
     return {
         "product-lines": _lines(sources),
         "code-lines": sum(map(_code_lines, sources.values(), trees.values())),

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from tests.support import ROOT
 
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+#: The documentation, without what ``make docs`` has built of it.
+DOCS = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in path.parts]
+PAGES = [*sorted(ROOT.glob("*.md")), *DOCS]
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 

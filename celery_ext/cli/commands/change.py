@@ -106,7 +106,7 @@ def choosing_tasks(command: F) -> F:
         metavar="QUEUE",
         multiple=True,
         shell_complete=complete_queue,
-        help="Instead of ids: all tasks of this queue that the next options let through. May be repeated.",
+        help="Instead of ids: tasks of this queue that match the next options. Repeatable.",
     )
     found: Any = ids_argument(required=False)(queue(criteria_options(yes_option(json_option()(with_tasks)))))
     return found  # type: ignore[no-any-return]
@@ -146,12 +146,12 @@ def cancel(broker: CliBroker, asked: Asked) -> None:
 @click.option("--countdown", type=duration, help="Instead of --eta: s from now, or a duration such as 10m.")
 @click.pass_obj
 def reschedule(broker: CliBroker, asked: Asked, eta: Moment | None, countdown: float | None) -> None:
-    """Change when waiting tasks are due, by id in any queue, or all that the options select.
+    """Change when waiting tasks are due, by id in any queue, or all that the options select. All get the same due time.
 
     A past time sends the tasks to their queues now. `-` reads the ids from the standard input, one a line.
 
-    With options it counts the tasks first, and asks; all become due at the same time. Tasks that come meanwhile stay as
-    they are. It may be stopped with Ctrl-C, and called again.
+    With options it counts the tasks first, and asks. Tasks that come later stay as they are. You can stop it with
+    Ctrl-C, and call it again.
     """
     if (eta is None) == (countdown is None):
         raise click.UsageError("give either --eta or --countdown")

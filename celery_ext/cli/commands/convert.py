@@ -70,7 +70,7 @@ def _left(store: DelayStore, conversion: Conversion) -> int:
     "--to",
     type=click.Choice(LAYOUTS),
     required=True,
-    help="The layout in which to keep the messages, as in the transport option layout.",
+    help="The new layout, as in the transport option layout.",
 )
 @json_option()
 @click.pass_obj

@@ -31,8 +31,7 @@ from kombu_delayq.store import DelayStore, Waiting
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file. It appears when the export is complete; an export that is stopped leaves no file. "
-    "Without this option, write to the standard output.",
+    help="Write to this file, which appears when the export is complete, instead of to the standard output.",
 )
 @criteria_options
 @yes_option

@@ -154,9 +154,9 @@ _TAIL = 200
     "--queue",
     metavar="NEW",
     type=queue_name,
-    help="Put all messages into the queue NEW. By default each goes into the queue that it left.",
+    help="Put all messages into the queue NEW instead of their own queues.",
 )
-@click.option("--skip-bad", is_flag=True, help="Go on after a line that cannot be imported.")
+@click.option("--skip-bad", is_flag=True, help="Continue after a line that cannot be imported.")
 @json_option("Print JSON instead, one object a queue.")
 @click.pass_obj
 def import_(

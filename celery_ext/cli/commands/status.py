@@ -281,11 +281,11 @@ EVERY_S, LEAST_S = 2.0, 0.1
     is_flag=False,
     flag_value=f"{EVERY_S:g}",
     metavar="[SECONDS]",
-    help=f"Look again every so often, {EVERY_S:g} s if no time is given, until Ctrl-C. Write --watch=5 before a QUEUE.",
+    help=f"Repeat every so often, by default every {EVERY_S:g} s, until Ctrl-C. Write --watch=5 before a QUEUE.",
 )
 @click.pass_obj
 def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool, every_s: float | None) -> None:
-    """Show each queue's delayed and ready messages, what is overdue, who transfers, and who consumes.
+    """Show each queue's delayed, overdue and ready messages, its consumers, and the leading transfer worker.
 
     Without QUEUE, it shows all queues that are delayed, consumed, bound or of the app, those with dead letters, and all
     consumers. DELAYED messages wait in the store, overdue ones among them; READY messages wait for a

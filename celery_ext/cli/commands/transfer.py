@@ -27,7 +27,7 @@ logger = logging.getLogger("kombu_delayq.transfer")
     metavar="NAME,…",
     type=COMMA_SEPARATED_LIST,
     default=(),
-    help="Names of further queues, separated by commas, into which only a JVM service has put messages so far.",
+    help="Further queues, into which only a JVM service has put messages so far.",
 )
 @loglevel_option("DEBUG also logs every transfer.")
 @metrics_options

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
+from tests.support.pages import DOCS
 
 pytestmark = [pytest.mark.wide, pytest.mark.timeout(600)]  # a busy machine takes its time to build pages
 
@@ -69,15 +70,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_documentation_builds(built: Path) -> None:
-    """Sphinx builds all pages without a warning."""
-    assert (built / "index.html").exists()
-
-
 def test_each_page_is_there_as_markdown(built: Path) -> None:
-    """Next to each page is its Markdown, of which none has a directive left, and ``llms.txt`` links each once."""
+    """Next to each page that Sphinx builds is its Markdown, without directives, and ``llms.txt`` links each once."""
     pages = {path.relative_to(built).with_suffix("").as_posix(): path for path in built.rglob("*.md")}
-    sources = (path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md"))
+    sources = (path.relative_to(ROOT / "docs") for path in DOCS)
     assert pages.keys() == {path.with_suffix("").as_posix() for path in sources if path.parts[0] != "examples"}
     for name, path in pages.items():
         assert path.with_suffix(".html").exists(), name
