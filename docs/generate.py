@@ -116,10 +116,11 @@ def commands(command: click.Command = delayq, name: str = "delayq", known: set[t
 
 
 def doctor_checks() -> Lines:
-    """Yields a row for each check of `delayq doctor`."""
-    yield from _table("check", "question", "needs")
-    for check in all_checks():
-        yield _row(f"`{check.name}`", inspect.getdoc(check.look), " and ".join(need.value for need in check.needs))
+    """Yields a line for each check of `delayq doctor`, below those that need the same."""
+    for needs, checks in groupby(all_checks(), key=lambda check: check.needs):
+        yield from (f"With {' and '.join(need.value for need in needs)}:", "")
+        yield from (f"- `{check.name}`: {inspect.getdoc(check.look)}".replace("``", "`") for check in checks)
+        yield ""
 
 
 def error_rows(module: ModuleType) -> Lines:
