@@ -202,7 +202,7 @@ def _all_names(keys: Keys) -> list[str]:
     """Returns every key and channel of ours, of kombu's and of Redisson's layout, for the queues ``q`` and ``{q}``."""
     found: list[str] = []
     for names in (keys, *(kind(keys) for kind in key_names())):
-        for name, member in vars(type(names)).items():
+        for name, member in (item for kind in type(names).__mro__ for item in vars(kind).items()):
             if not re.match(r"(STRING|LIST|SET|ZSET|HASH|Channel)\b", getdoc(member) or ""):
                 continue
             if isinstance(value := getattr(names, name), str):
