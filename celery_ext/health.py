@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
-from kombu_delayq.cluster import Cluster, Nodes
-from kombu_delayq.store import DelayStore, QueueCounts, QueueStats, counts_of
+from kombu_delayq.store import NO_PLACE, Cluster, DelayStore, QueueCounts, QueueStats, counts_of
 
 
 class Level(StrEnum):
@@ -133,7 +132,7 @@ def count_queues(store: DelayStore, queues: Sequence[str], cluster: Cluster | No
             None if unacked is None else unacked.get(queue, 0),
             None if consumers is None else consumers[queue],
             paused.get(queue),
-            *store.part(Nodes).place_of(queue, cluster),
+            *(NO_PLACE if cluster is None else cluster.place_of(queue)),
         )
         for queue in queues
     ]

@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from kombu.connection import Connection
+from kombu.utils.imports import symbol_by_name
 from kombu.utils.url import maybe_sanitize_url
 
 from celery_ext.connection import TRANSPORT, bypasses, stock_transport
@@ -20,7 +21,7 @@ from celery_ext.health import Level
 from kombu_delayq import urls
 from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions, did_you_mean
 from kombu_delayq.options import Options, parse
-from kombu_delayq.transport import DelayedTransport, SentinelChannel, SentinelTransport, Transport
+from kombu_delayq.transport import DelayedTransport, SentinelChannel
 
 #: How long a stock worker may hold a message before another gets it, in s. Source: kombu.transport.redis.Channel.
 VISIBILITY_TIMEOUT_S = 3600
@@ -165,13 +166,8 @@ def _settled(connect: Callable[[], Connection], name: str) -> Findings:
 
 def options(subject: Subject) -> Findings:
     """Are the transport options known, and do they fit together?"""
-    from kombu_delayq.cluster import Transport as ClusterTransport  # brings in much that a worker's start does not need
-
-    of_kombu = {
-        option
-        for kind in (Transport, SentinelTransport, ClusterTransport)
-        for option in kind.Channel.from_transport_options
-    }
+    kinds = map(symbol_by_name, {scheme.transport for scheme in urls.SCHEMES.values()})
+    of_kombu = {option for kind in kinds for option in kind.Channel.from_transport_options}
     try:
         _, warning = parse(subject.transport_options, of_kombu)
     except InvalidOptions as error:

@@ -20,7 +20,6 @@ from celery_ext.doctor.workers import ask
 from celery_ext.health import Level
 from kombu_delayq import urls
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.cluster import Nodes
 from kombu_delayq.errors import DelayqError, InvalidOptions, StoreUnavailable
 from kombu_delayq.store import DelayStore
 
@@ -75,7 +74,7 @@ def examine(
             return
         yield Finding(Level.OK, answers, check=BROKER)
         with suppress(RedisError, OSError):
-            subject.store.part(Nodes).overview()  # no check waits long for a node of a cluster that is away
+            subject.store.nodes()  # no check waits long for a node of a cluster that is away
         if any(check.asks for check in left):
             yield from _ask(subject, connection, timeout_s)
         made = [check for check in left if subject.workers is not None or Needs.WORKERS not in check.needs]
@@ -236,7 +235,7 @@ def _without_node(store: DelayStore, stopped: Mapping[str, Exception]) -> Findin
     """Yields which nodes of a cluster are away, and which checks they have stopped, with the error of each."""
     found = f"a node of the cluster cannot be asked: {next(iter(stopped.values()))}"
     with suppress(RedisError, OSError):
-        cluster = store.part(Nodes).overview()
+        cluster = store.nodes()
         if cluster is not None and cluster.down:
             found = named([f"the {node.role} {node.name} is {node.state}" for node in cluster.down])
     yield Finding(Level.ERROR, found, "restart it, or mend what keeps this process from it", _NODE_AWAY, BROKER)

@@ -13,8 +13,7 @@ from celery_ext.health import overview_of
 from celery_ext.serve.exposition import Family, counter, gauge, histogram
 from celery_ext.waiting import all_queues
 from kombu_delayq import __version__
-from kombu_delayq.cluster import Cluster, Nodes
-from kombu_delayq.store import DelayStore, QueueCounts, QueueStats
+from kombu_delayq.store import Cluster, DelayStore, Place, QueueCounts, QueueStats
 from kombu_delayq.text import readable
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Snapshot:
         buried: By queue of dead letters, what has happened to them, where the queue is not in ``counts``.
         brought: Metrics that features bring.
         cluster: The nodes; None on a server without hash slots.
-        slots: By queue, its hash slot, also while its node is away; empty on a server without them.
+        places: By queue, where it is, also while its node is away; empty on a server without hash slots.
     """
 
     leads: bool | None
@@ -60,7 +59,7 @@ class Snapshot:
     buried: Mapping[str, QueueCounts] = field(default_factory=dict)
     brought: Sequence[Family] = ()
     cluster: Cluster | None = None
-    slots: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
 
 
 class SnapshotReader:
@@ -88,7 +87,7 @@ class SnapshotReader:
         Raises:
             RedisError, OSError: Redis does not answer, or refuses even to name and count the queues.
         """
-        cluster = store.part(Nodes).overview()
+        cluster = store.nodes()
         store = store.unless_away(partial(store.reading, counted=False)) or store
         brought = list[Family]()
         for feature in modules_of("metrics", but="serve"):
@@ -103,7 +102,7 @@ class SnapshotReader:
         for stats in found.values():
             if stats.error:
                 self._warn(f"queue {stats.queue!r}", stats.error)
-        slots = {name: slot for name in names if (slot := store.part(Nodes).slot_of(name)) is not None}
+        places = {} if cluster is None else {name: cluster.place_of(name) for name in names}
         stats_of = [found[name] for name in names if not found[name].error]
         names, overdue = [stats.queue for stats in stats_of], {stats.queue for stats in stats_of if stats.overdue}
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
@@ -121,7 +120,7 @@ class SnapshotReader:
             self._optional(store, "counters", lambda: figures.counts(sorted(letters.difference(names)), ()), {}),
             brought,
             cluster,
-            slots,
+            places,
         )
 
     def _optional(self, store: DelayStore, what: str, look: Callable[[], T], missing: T) -> T:
@@ -166,7 +165,7 @@ def all_of(snapshot: Snapshot) -> Iterator[Family]:
     yield from _durations(snapshot)
     yield from snapshot.brought
     if snapshot.cluster is not None:
-        yield from _cluster(snapshot.cluster, snapshot.slots)
+        yield from _cluster(snapshot.cluster, snapshot.places)
 
 
 def _messages(snapshot: Snapshot) -> Iterator[Family]:
@@ -241,7 +240,7 @@ def _durations(snapshot: Snapshot) -> Iterator[Family]:
     yield counter("delayq_queue_wait_unknown_messages", text, _QUEUE, unknown)
 
 
-def _cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Family]:
+def _cluster(cluster: Cluster, places: Mapping[str, Place]) -> Iterator[Family]:
     """Yields the metrics of nodes, and which queue is on which. A service that hides its nodes has no series."""
     if cluster.uncovered is not None:
         text = "Hash slots that no living node serves. Queues in them can be neither published to nor consumed."
@@ -257,5 +256,5 @@ def _cluster(cluster: Cluster, slots: Mapping[str, int]) -> Iterator[Family]:
     lag = {node.name: node.lag_bytes for node in nodes if node.lag_bytes is not None}
     yield gauge("delayq_cluster_replica_lag_bytes", text, ["node"], lag, "bytes")
     text = "The hash slot of a queue, and the node that serves it."
-    places = {(queue, cluster.node_of(slot) or ""): slot for queue, slot in slots.items()}
-    yield gauge("delayq_cluster_queue_slot", text, ("queue", "node"), places)
+    found = {(queue, place.node or ""): place.slot for queue, place in places.items()}
+    yield gauge("delayq_cluster_queue_slot", text, ("queue", "node"), found)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, cast
 
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -10,131 +10,26 @@ from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.cluster.pool import NodePools
 from kombu_delayq.cluster.slots import SLOTS, slot_of_key
-from kombu_delayq.store import Memory, StorePart
+from kombu_delayq.store import Cluster, Memory, Node, State, StorePart
 from kombu_delayq.text import as_text
 
 #: How long a command waits for a node while it is known that slots have none, in s.
 SHORT_RETRY_S = 0.1
 #: Flags of ``CLUSTER NODES`` that say more of a node's state than that it is known, the worst first.
-_STATES: dict[str, "State"] = {"fail": "failed", "noaddr": "failed", "fail?": "suspected", "handshake": "joining"}
-
-#: ``failed`` and ``suspected`` are what other nodes say of a node, ``unreachable`` is what this process finds;
-#: ``unlinked`` is a replica that has lost its primary.
-State = Literal["ok", "joining", "loading", "unlinked", "suspected", "unreachable", "failed"]
-
-
-@dataclass(frozen=True)
-class Node:
-    """A node of a cluster.
-
-    Attributes:
-        id: The node's id.
-        name: Its address, ``host:port``.
-        primary: Name of the primary of a replica; empty for a primary.
-        slots: First and last slot of each range that it serves.
-        state: How it is.
-        memory: Its memory; None if it does not answer.
-        lag_bytes: How far a replica is behind its primary, in bytes of replication; None if unknown, and for a primary.
-        moving: How many of its slots are on their way to another node, as far as it says.
-    """
-
-    id: str
-    name: str
-    primary: str = ""
-    slots: tuple[tuple[int, int], ...] = ()
-    state: State = "ok"
-    memory: Memory | None = None
-    lag_bytes: int | None = None
-    moving: int = 0
-
-    @property
-    def role(self) -> Literal["primary", "replica"]:
-        """Its role."""
-        return "replica" if self.primary else "primary"
-
-    @property
-    def is_down(self) -> bool:
-        """Whether it does not serve."""
-        return self.state in ("failed", "unreachable", "loading")
-
-    @property
-    def count(self) -> int:
-        """Number of its slots."""
-        return sum(last - first + 1 for first, last in self.slots)
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The nodes behind a broker.
-
-    Attributes:
-        nodes: The nodes: each primary, with its replicas behind it.
-        error: Why the nodes are not known, such as a managed service that does not tell; else empty.
-    """
-
-    nodes: Sequence[Node]
-    error: str = ""
-
-    @property
-    def uncovered(self) -> int | None:
-        """Number of slots that no living node serves; None if the nodes are not known."""
-        return None if self.error else SLOTS - sum(node.count for node in self.nodes if not node.is_down)
-
-    @property
-    def down(self) -> list[Node]:
-        """The nodes that do not serve as they should; one that joins is none of them."""
-        return [node for node in self.nodes if node.is_down or node.state in ("suspected", "unlinked")]
-
-    def node_of(self, slot: int) -> str | None:
-        """Returns the name of the node that serves a slot; None if nobody does."""
-        for node in self.nodes:
-            if any(first <= slot <= last for first, last in node.slots):
-                return node.name
-        return None
-
-
-class Place(NamedTuple):
-    """Where a queue lives.
-
-    Attributes:
-        slot: Its hash slot; None on a server without slots.
-        node: Name of the node that serves the slot; None if nobody does.
-    """
-
-    slot: int | None = None
-    node: str | None = None
+_STATES: dict[str, State] = {"fail": "failed", "noaddr": "failed", "fail?": "suspected", "handshake": "joining"}
 
 
 class Nodes(StorePart):
-    """Looks at the nodes of a Redis Cluster. A server without hash slots has none."""
+    """Looks at the nodes of a Redis Cluster; see ``Store.nodes``."""
 
-    def slot_of(self, queue: str) -> int | None:
-        """Returns the hash slot of a queue; None on a server without slots."""
-        return slot_of_key(self._client.ready(queue)[0]) if self._keys.groups is not None else None
-
-    def place_of(self, queue: str, cluster: Cluster | None) -> Place:
-        """Returns where a queue lives.
-
-        Args:
-            queue: Its name.
-            cluster: As of ``overview``.
-        """
-        slot = self.slot_of(queue)
-        return Place() if slot is None or cluster is None else Place(slot, cluster.node_of(slot))
-
-    def overview(self) -> Cluster | None:
+    def overview(self) -> Cluster:
         """Asks each node how it is, two round trips to each. A node that does not answer is no error.
 
         While slots have no living node, other calls of this store do not wait for one.
 
-        Returns:
-            The nodes; None on a server without slots.
-
         Raises:
             redis.exceptions.ConnectionError: No node answers.
         """
-        if self._keys.groups is None:
-            return None
         found = _Answers()
         for name, client in self._client.pool.clients(replicas=True).items():
             try:
@@ -149,10 +44,15 @@ class Nodes(StorePart):
         if not found.views and not found.refusal:
             raise RedisConnectionError(f"none of {', '.join(sorted(found.silent))} answers")
         if not found.views:
-            return Cluster((), found.refusal)
-        cluster = Cluster(_ordered([_judged(node, found) for node in _nodes(found)], found.figures))
+            return Cluster((), self._slot_of, error=found.refusal)
+        nodes = _ordered([_judged(node, found) for node in _nodes(found)], found.figures)
+        uncovered = SLOTS - sum(node.count for node in nodes if not node.is_down)
+        cluster = Cluster(nodes, self._slot_of, uncovered)
         self._settle_retries(is_whole=not cluster.uncovered)
         return cluster
+
+    def _slot_of(self, queue: str) -> int:
+        return slot_of_key(self._client.ready(queue)[0])
 
     def _settle_retries(self, *, is_whole: bool) -> None:
         pool = self._client.pool
@@ -251,7 +151,7 @@ def _ordered(nodes: Sequence[Node], figures: Mapping[str, Mapping[str, str]]) ->
     """Returns the primaries by their slots and names, each with its replicas behind it."""
     ordered = []
     primaries = [node for node in nodes if not node.primary]
-    for primary in sorted(primaries, key=lambda node: (node.slots or ((SLOTS, 0),), node.name)):
+    for primary in sorted(primaries, key=lambda node: (node.ranges or ((SLOTS, 0),), node.name)):
         own = sorted((node for node in nodes if node.primary == primary.name), key=lambda node: node.name)
         lags = (_lag(figures.get(primary.id), figures.get(node.id)) for node in own)
         ordered += [primary, *(replace(node, lag_bytes=lag) for node, lag in zip(own, lags, strict=True))]

@@ -23,6 +23,8 @@ class SlotKeys(Keys):
     Each queue is a slot group of its own: what consumers hold of it, and their leases, are in its slot, too.
     """
 
+    nodes_part = "kombu_delayq.cluster:Nodes"
+
     def in_slot_of(self, queue: str, name: str) -> str:
         """Returns the name of a list of a queue; one that is not the first list gets the hash tag of the queue."""
         return name if name == queue else self._tagged(queue) + name.removeprefix(queue)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
+from kombu.utils.imports import symbol_by_name
 from redis import Redis
 from redis.exceptions import RedisError, ResponseError
 
@@ -30,6 +31,7 @@ from kombu_delayq.store.keys import KeyNames, Keys
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.leases import Leases, lead, release
 from kombu_delayq.store.lookup import MAX_BYTES, MAX_DUPLICATES, Change, Lookup, NotSearched, is_step
+from kombu_delayq.store.nodes import NO_PLACE, Cluster, Node, Place, State
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.queues import LOOK_S, Queues
 from kombu_delayq.store.redisson_layout import whole_ms
@@ -76,11 +78,13 @@ __all__ = [
     "LOOK_S",
     "MAX_BYTES",
     "MAX_DUPLICATES",
+    "NO_PLACE",
     "PAGE",
     "Announcements",
     "Beside",
     "CancelledChains",
     "Change",
+    "Cluster",
     "ConsumerLease",
     "Cursor",
     "DelayChains",
@@ -103,6 +107,7 @@ __all__ = [
     "Lists",
     "Lookup",
     "Memory",
+    "Node",
     "NotSearched",
     "Offer",
     "Offered",
@@ -110,6 +115,7 @@ __all__ = [
     "Page",
     "PageId",
     "Part",
+    "Place",
     "QueueCounts",
     "QueueHeads",
     "QueueRegistry",
@@ -120,6 +126,7 @@ __all__ = [
     "Requeued",
     "Scan",
     "Scanned",
+    "State",
     "Store",
     "StoreClient",
     "StorePart",
@@ -195,6 +202,20 @@ class Store(Protocol):
         found = self._info("memory")
         version = str(self._info("server").get("redis_version", ""))
         return Memory(int(found.get("used_memory", 0)), int(found.get("maxmemory", 0)), version)
+
+    def nodes(self) -> Cluster | None:
+        """Asks each node of a cluster how it is, two round trips to each. A node that does not answer is no error.
+
+        While slots have no living node, other calls of this store do not wait for one.
+
+        Returns:
+            The nodes; None on a server without hash slots, of which nothing is asked.
+
+        Raises:
+            redis.exceptions.ConnectionError: No node answers.
+        """
+        path = self.keys.nodes_part
+        return self.part(symbol_by_name(path)).overview() if path else None
 
     @property
     def pool(self) -> Pool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from kombu.transport.redis import Channel
 
@@ -40,6 +40,8 @@ class Keys:
     unacked_key: str = "unacked"
     unacked_index_key: str = "unacked_index"
     unacked_mutex_key: str = "unacked_mutex"
+    #: Dotted path of the part of a store that looks at the nodes; empty on a server without hash slots.
+    nodes_part: ClassVar[str] = ""
 
     def in_slot_of(self, queue: str, name: str) -> str:
         """Returns the name of one of a queue's lists, without the prefix, by the name that stock kombu has for it."""

@@ -26,10 +26,9 @@ from celery_ext.dead_letters import routes
 from celery_ext.features import modules_of
 from celery_ext.health import QueueState, count_queues, overview_of
 from celery_ext.waiting import LONG_LOOK_S, all_queues
-from kombu_delayq.cluster import Cluster, Node, Nodes
 from kombu_delayq.message import iso_of
 from kombu_delayq.redis import is_wrong_type
-from kombu_delayq.store import Beside, ConsumerLease, DelayStore
+from kombu_delayq.store import Beside, Cluster, ConsumerLease, DelayStore, Node
 
 #: What ``--json`` prints of a queue, a consumer or a node.
 Row: TypeAlias = dict[str, Any]
@@ -68,7 +67,7 @@ def report_of(broker: CliBroker, connection: Connection, store: DelayStore, queu
 
 def _report_of(broker: CliBroker, connection: Connection, store: DelayStore, queues: Sequence[str]) -> Report:
     store = store.reading()
-    nodes = store.part(Nodes).overview()
+    nodes = store.nodes()
     away = [] if nodes is None else _registry_away(store)
     given = list(queues) if away else known_queues(broker, store, queues, ready=True)
     letters = _dead_letters(broker, store, queues)
@@ -226,7 +225,7 @@ def _node(node: Node) -> dict[str, Any]:
         "primary": node.primary or None,
         "state": node.state,
         "slots": node.count,
-        "slot_ranges": [list(ends) for ends in node.slots],
+        "slot_ranges": [list(ends) for ends in node.ranges],
         "slots_moving": node.moving,
         "used_memory": node.memory and node.memory.used,
         "maxmemory": node.memory and node.memory.limit,

@@ -13,9 +13,8 @@ from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Count, Endpoints, Iso, Moment, Strict, iso
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of, visible_queues
-from kombu_delayq.cluster import Cluster, Nodes, State
 from kombu_delayq.message import ms_of
-from kombu_delayq.store import LATENESS_BOUNDS_S, DelayStore, HeldBack, QueueStats
+from kombu_delayq.store import LATENESS_BOUNDS_S, Cluster, DelayStore, HeldBack, QueueStats, State
 
 
 class HistogramQuery(Strict):
@@ -226,7 +225,7 @@ def resume_queue(request: Request) -> PauseDone:
 def list_queues(request: Request) -> QueueList:
     """Count what all queues hold."""
     store = serve_of(request).store
-    cluster = store.part(Nodes).overview()
+    cluster = store.nodes()
     memory = store.memory()
     return QueueList(
         now=iso(store.now_ms()),
@@ -272,7 +271,7 @@ def show_queue(request: Request) -> QueueFigures:
     queue = request.path_params["queue"]
     caller_of(request).check(Action.READ, queue=queue)
     store = serve_of(request).store
-    [found] = _figures(store, [queue], store.part(Nodes).overview())
+    [found] = _figures(store, [queue], store.nodes())
     if not (found.delayed or found.ready or found.unacked or found.error) and queue not in visible_queues(request):
         raise _unknown(queue)
     return found
@@ -321,7 +320,7 @@ def _cluster(cluster: Cluster) -> ClusterFigures:
                 primary=node.primary or None,
                 state=node.state,
                 slots=node.count,
-                slot_ranges=[list(ends) for ends in node.slots],
+                slot_ranges=[list(ends) for ends in node.ranges],
                 slots_moving=node.moving,
                 used_memory=node.memory and node.memory.used,
                 maxmemory=node.memory and node.memory.limit,

@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from celery_ext.delays import in_words
 from celery_ext.health import Level, QueueState, of_leader
-from kombu_delayq.cluster import Cluster
 from kombu_delayq.message import moment_of
-from kombu_delayq.store import Beside, Histogram
+from kombu_delayq.store import Beside, Cluster, Histogram
 
 #: A due time is shown as ``now`` from one bound to the other, s from now: the figures are up to 2 s old.
 NOW_S = (-3.0, 0.5)

@@ -20,7 +20,6 @@ from celery_ext.serve.page.figures import Fault, health, lasting, number
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import ServeBroker, serve_of, visible_queues
-from kombu_delayq.cluster import Nodes
 from kombu_delayq.store import ConsumerLease, DelayStore
 
 #: Rows of the table of queues, and of that of consumers.
@@ -147,7 +146,7 @@ def overview(request: Request) -> Response:
     """Answers with the overview."""
     serve, page, given = serve_of(request), View(request, "overview"), request.query_params
     store = serve.store
-    cluster = store.part(Nodes).overview()
+    cluster = store.nodes()
     store = store.unless_away(store.reading) or store
     span, caller = span_of(request), caller_of(request)
     asked = {name: given.get(name, "").strip()[:200] for name in ("span", "sort", "name")}

@@ -18,7 +18,6 @@ from celery_ext.serve.page.rendering import Note, View, form_of, notes_of, rende
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of, visible_queues
 from celery_ext.waiting import DelayedTask, search_page
-from kombu_delayq.cluster import Nodes
 
 #: Rows of a page, and for how long the server looks for them, in s. A script searches as a stream instead.
 ROWS, LOOK_S = 50, 0.8
@@ -71,7 +70,7 @@ def queue(request: Request) -> Response:
     caller_of(request).check(Action.READ, queue=name)
     page, span = View(request, "overview", _notes(request)), span_of(request)
     store = serve_of(request).store
-    cluster, page.now_ms = store.part(Nodes).overview(), store.now_ms()
+    cluster, page.now_ms = store.nodes(), store.now_ms()
     due = store.figures.due_counts([name], bounds(page.now_ms, span))
     [row] = count_queues(store, [name], cluster)
     is_live, stats = "x-live" in request.headers, row.stats

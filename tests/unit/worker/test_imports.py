@@ -17,7 +17,7 @@ INSTALL = (
     "celery_ext.install(app, fast_publish=True, periodic=True); app.producer_pool"
 )
 #: What needs a cluster.
-OF_CLUSTER = {"kombu_delayq.cluster.transport", "kombu_delayq.cluster.queue_fetchers"}
+OF_CLUSTER = {"kombu_delayq.cluster"}
 
 
 @pytest.mark.parametrize(

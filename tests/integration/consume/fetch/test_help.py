@@ -7,7 +7,7 @@ import pytest
 import redis
 from kombu import Connection
 
-from kombu_delayq.cluster import QueueFetchers
+from kombu_delayq.cluster.queue_fetchers import QueueFetchers
 from kombu_delayq.consume import credit, deliveries, fetcher, lost
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.store.fetching import Fetching
