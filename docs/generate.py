@@ -29,6 +29,7 @@ from kombu_delayq.errors import DelayqError
 from kombu_delayq.message import once
 from kombu_delayq.options import Options
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.redisson_layout import RedissonKeys
 
 Lines = Iterator[str]
 
@@ -80,7 +81,7 @@ def _as_spark_has_it(value: object) -> str:
 def keys() -> Lines:
     """Yields a row for each key and channel, which are those members whose docstring begins with a type."""
     yield from _table("name", "holds")
-    for names in (Keys(), SlotKeys(), *(kind(Keys()) for kind in key_names())):
+    for names in (Keys(), SlotKeys(), *(kind(Keys()) for kind in (RedissonKeys, *key_names()))):
         for name, member in vars(type(names)).items():
             holds = inspect.getdoc(member) or ""
             if not _TYPE.match(holds):

@@ -48,7 +48,7 @@ class SentinelChannel(DelayedChannel, stock.SentinelChannel):
         return bool(self.active_queues) and self.async_pool.follow()
 
 
-class Server:
+class PlainServer:
     """How a transport and its channels use its server. A server with hash slots has a class of its own.
 
     Args:
@@ -114,10 +114,10 @@ class DelayedTransport(_Transport):
         self.consumer = Consumer(partial(_consumed, ref(self)))
         self.fetches = self.options.consume == "reliable"
         self._heartbeat: Heartbeat | None = None
-        self.server: Server | None = None
+        self.server: PlainServer | None = None
         hooks.expect_worker()
 
-    def look_at_server(self, client: Any, prefix: str) -> Server:
+    def look_at_server(self, client: Any, prefix: str) -> PlainServer:
         """Finds out, once a connection, which kind of server the broker is, and returns that.
 
         Args:
@@ -131,7 +131,7 @@ class DelayedTransport(_Transport):
         if self.server is None:
             keys = Keys(prefix)
             has_slots = _has_slots(client, keys.queues, keys.due("unacked"))
-            self.server = (symbol_by_name(urls.SLOT_SERVER) if has_slots else Server)(client)
+            self.server = (symbol_by_name(urls.SLOT_SERVER) if has_slots else PlainServer)(client)
         self.server.check(self.options)
         return self.server
 

@@ -11,10 +11,10 @@ from kombu_delayq.errors import InvalidBrokerURL, InvalidOptions
 from kombu_delayq.options import Options
 from kombu_delayq.redis import passes
 from kombu_delayq.text import as_text
-from kombu_delayq.transport import Server
+from kombu_delayq.transport import PlainServer
 
 
-class SlotServer(Server):
+class SlotServer(PlainServer):
     """How a transport and its channels use a server with hash slots.
 
     Args:

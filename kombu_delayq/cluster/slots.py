@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from redis.crc import key_slot
 
 from kombu_delayq.errors import InvalidQueueName
-from kombu_delayq.store import Keys
+from kombu_delayq.store import Keys, RedissonKeys
 from kombu_delayq.text import as_bytes
 
 #: How many hash slots every Redis Cluster has.
@@ -76,5 +76,5 @@ class SlotKeys(Keys):
         """Whether the keys of a queue can be in the slot of its list."""
         if (name := self.prefix + queue) and "{" not in name and "}" not in name:
             return True
-        ours = self.of_queue(queue, "due"), self.listed(queue)
+        ours = self.of_queue(queue, "due"), RedissonKeys(self).listed(queue)
         return all(slot_of_key(name) == slot_of_key(key) for key in ours)

@@ -34,7 +34,7 @@ from kombu_delayq.store.lookup import MAX_BYTES, MAX_DUPLICATES, Change, Lookup,
 from kombu_delayq.store.nodes import NO_PLACE, Cluster, Node, Place, State
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.queues import LOOK_S, Queues
-from kombu_delayq.store.redisson_layout import whole_ms
+from kombu_delayq.store.redisson_layout import RedissonKeys, whole_ms
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.types import (
@@ -122,6 +122,7 @@ __all__ = [
     "QueueStats",
     "QueueWaits",
     "Queues",
+    "RedissonKeys",
     "Request",
     "Requeued",
     "Scan",

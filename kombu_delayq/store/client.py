@@ -161,7 +161,7 @@ class StoreClient(RedisCommands):
 
     def stored(self, queue: str, layout: str | None = None) -> list[str]:
         """Returns the four keys of a queue's delayed messages, by default in the store's own layout."""
-        return self.keys.stored(queue, layout or self.layout)
+        return LAYOUT_OF[layout or self.layout].keys(self.keys, queue)
 
     def due(self, queue: str, layout: str | None = None) -> str:
         """Returns the ZSET of a queue's due times, by default in the store's own layout."""

@@ -123,12 +123,6 @@ class Keys:
         """Returns the name of a key of a queue, in the slot of its lists."""
         return f"{self.prefix}delayq:{self._tagged(queue)}:{what}"
 
-    def _of_redisson(self, name: str, queue: str) -> str:
-        # For Redisson, the name of a queue is the name of the list to which its messages go.
-        # Source: RedissonObject.suffixName
-        ready = self.prefix + queue
-        return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
-
     def shared(self, groups: Iterable[str], exchanges: Iterable[str]) -> dict[str, str]:
         """Returns the types of the keys that queues have together, by name: those without which no worker goes on.
 
@@ -164,26 +158,6 @@ class Keys:
         """
         return self.of_queue(queue, "duplicates")
 
-    def timeout(self, queue: str) -> str:
-        """ZSET of Redisson's layout: entry of each delayed message, with its due time in ms since the epoch."""
-        return self._of_redisson("redisson_delay_queue_timeout", queue)
-
-    def listed(self, queue: str) -> str:
-        """LIST of Redisson's layout: the same entries, and some that have left the ZSET."""
-        return self._of_redisson("redisson_delay_queue", queue)
-
-    def channel(self, queue: str) -> str:
-        """Channel of Redisson's layout: the due time of every new head, ms since the epoch."""
-        return self._of_redisson("redisson_delay_queue_channel", queue)
-
-    def notes(self, queue: str) -> str:
-        """HASH beside Redisson's keys: count of marked messages, and notes on the state of the list."""
-        return self.of_queue(queue, "notes")
-
-    def ids(self, queue: str) -> str:
-        """HASH beside Redisson's keys: id of each delayed message, with its due time and the mark of its entry."""
-        return self.of_queue(queue, "ids")
-
     def counts(self, queue: str) -> str:
         """HASH: what has happened to a queue's messages so far: how many were transferred, how late, and more."""
         return self.of_queue(queue, "counts")
@@ -195,18 +169,6 @@ class Keys:
     def bucket(self, queue: str) -> str:
         """HASH with a TTL: tokens of a queue with a ``transfer_rate``, and until when due messages are held back."""
         return self.of_queue(queue, "bucket")
-
-    def stored(self, queue: str, layout: str) -> list[str]:
-        """Names of the keys in which one layout keeps a queue's delayed messages.
-
-        Returns:
-            Four, in the order in which scripts take them. Scripts call them due, bodies, notes and ids.
-        """
-        kinds = {
-            "hash": (self.due, self.bodies, self.order, self.duplicates),
-            "redisson": (self.timeout, self.listed, self.notes, self.ids),
-        }
-        return [key(queue) for key in kinds[layout]]
 
     def ready(self, queue: str, priority_steps: Sequence[int]) -> list[str]:
         """LISTs of the messages that wait for a consumer, each once, in the order in which kombu serves them."""

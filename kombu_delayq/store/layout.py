@@ -1,12 +1,25 @@
 """What differs between the layouts in which Redis keeps delayed messages, beside the includes of the scripts."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from kombu_delayq.store.keys import Keys
 
 if TYPE_CHECKING:
-    from kombu_delayq.redis import RedisCommands
+    from kombu_delayq.redis import Call, RedisCommands
+
+
+R = TypeVar("R")
+
+
+class ScriptRunner(Protocol):
+    """What runs scripts; a store's client."""
+
+    keys: Keys
+
+    def run(self, call: "Call[R]") -> R:
+        """Runs a script, and returns what it replies."""
+        ...
 
 
 class Layout(NamedTuple):
@@ -19,8 +32,11 @@ class Layout(NamedTuple):
         changes_a_call: How many messages one call changes at most.
         batch_share: One call transfers ``transfer_batch`` messages divided by this number,
         bytes_share: and ``transfer_batch_bytes`` divided by this one.
-        due: Returns the ZSET of a queue's due times.
+        keys: Returns the keys in which a queue's delayed messages are kept: four, in the order in which scripts take
+            them, which call them due, bodies, notes and ids.
+        due: Returns the first of them, the ZSET of a queue's due times.
         channel: Returns the channel that announces a queue's new heads.
+        index_others: Makes messages that others have offered findable by their ids. Returns how many.
         kept_ms: Returns a due time, ms since the epoch, as it is kept.
         cursor: Returns what stands for an index member at the end of a page: as little of it as Redis needs.
         bodies: Reads what is stored of messages, by their index members; see ``Scan.bodies``.
@@ -37,8 +53,10 @@ class Layout(NamedTuple):
     changes_a_call: int
     batch_share: int
     bytes_share: int
+    keys: Callable[[Keys, str], list[str]]
     due: Callable[[Keys, str], str]
     channel: Callable[[Keys, str], str]
+    index_others: Callable[[ScriptRunner, str], int]
     kept_ms: Callable[[float], float]
     cursor: Callable[[bytes], bytes]
     bodies: Callable[["RedisCommands", Keys, str, Sequence[bytes]], list[bytes | None]]

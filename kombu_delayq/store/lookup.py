@@ -21,8 +21,6 @@ logger = get_logger(__name__)
 
 #: About the largest number of bytes that one call looks up, which limits how long it keeps Redis busy.
 MAX_BYTES = 300_000
-#: Largest number of messages of other clients that one call makes findable.
-INDEX_COUNT = 100
 
 
 T = TypeVar("T")
@@ -44,8 +42,6 @@ def warn_not_ended(error: BaseException) -> None:
 def get(*, keys: Stored, count: int, max_bytes: int, ids: Args[bytes]) -> list[Any]: ...
 @operation(once=True)
 def cancel(*, keys: Stored, count: int, max_bytes: int, counts: Key, ids: Args[bytes]) -> list[Any]: ...
-@operation(layout="redisson")
-def index(*, keys: Stored, last: Key, last_due: Key, tail: Key, count: int, max_bytes: int) -> list[Any]: ...
 @operation()
 def reschedule(*, into: Into, counts: Key, rows: Rows[tuple[bytes, str, str, str, bytes]]) -> list[str]: ...
 @operation(once=True)
@@ -207,7 +203,7 @@ class Lookup(StorePart):
         """Gets or cancels messages, also for messages of other clients that are not findable so far."""
         away = self._search(find, queues if ids else [], ids, found)
         missing = [identity for identity in ids if identity not in found]
-        if missing and LAYOUT_OF[self._client.layout].is_shared:
+        if missing:
             grown = [queue for queue in queues if queue not in away and self._index(queue)]
             away |= self._search(find, grown, missing, found)
         for messages in found.values():
@@ -266,15 +262,8 @@ class Lookup(StorePart):
             return 0
 
     def index(self, queue: str) -> int:
-        """Makes messages that others have offered in Redisson's layout findable by their ids. Returns how many."""
-        found, after, keys = 0, ["", "", ""], self._client.stored(queue, "redisson")
-        while True:
-            last, last_due, tail = after
-            call = index(keys=keys, last=last, last_due=last_due, tail=tail, count=INDEX_COUNT, max_bytes=MAX_BYTES)
-            word, added, *after = self._client.run(call)
-            found += int(added)
-            if as_text(word) == "end":
-                return found
+        """Makes messages that others have offered findable by their ids, in a shared layout. Returns how many."""
+        return LAYOUT_OF[self._client.layout].index_others(self._client, queue)
 
     def reschedule(self, queue: str, changes: Sequence[Change]) -> list[str]:
         """Changes when messages of one queue are due.

@@ -367,7 +367,7 @@ class Queues(StorePart):
             with self._client.redis.pipeline(transaction=False) as pipe:
                 for queue in map(as_text, queues):
                     for layout in LAYOUTS:
-                        pipe.zcard(as_bytes(keys.stored(queue, layout)[0]))
+                        pipe.zcard(as_bytes(LAYOUT_OF[layout].due(keys, queue)))
                 sizes = pipe.execute(raise_on_error=False)
             return sum(size for size in sizes if isinstance(size, int))
         return 0

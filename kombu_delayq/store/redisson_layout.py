@@ -7,18 +7,56 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil, isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kombu_delayq.message import headers_of, properties_of, read
-from kombu_delayq.store.keys import Keys
-from kombu_delayq.store.layout import Layout
+from kombu_delayq.redis import Key, Stored, operation
+from kombu_delayq.store.keys import KeyNames, Keys
+from kombu_delayq.store.layout import Layout, ScriptRunner
+from kombu_delayq.text import as_text
 
 if TYPE_CHECKING:
     from kombu_delayq.redis import RedisCommands
 
 _OURS, _LENGTH, _MARK, _PRIORITY = 7, 8, 9, 5
 _NAMED = b"\0n"
+#: Most entries that one call of ``index`` looks at, and about the most bytes.
+INDEX_COUNT, INDEX_BYTES = 100, 300_000
 _ID, _ID_VALUE = b'"id":', re.compile(rb' ?"([^"\\]+)"')
+
+
+@operation(layout="redisson")
+def index(*, keys: Stored, last: Key, last_due: Key, tail: Key, count: int, max_bytes: int) -> list[Any]: ...
+
+
+class RedissonKeys(KeyNames):
+    """Names of the keys of a queue in Redisson's layout, and beside them."""
+
+    def timeout(self, queue: str) -> str:
+        """ZSET of Redisson's layout: entry of each delayed message, with its due time in ms since the epoch."""
+        return self._of_redisson("redisson_delay_queue_timeout", queue)
+
+    def listed(self, queue: str) -> str:
+        """LIST of Redisson's layout: the same entries, and some that have left the ZSET."""
+        return self._of_redisson("redisson_delay_queue", queue)
+
+    def channel(self, queue: str) -> str:
+        """Channel of Redisson's layout: the due time of every new head, ms since the epoch."""
+        return self._of_redisson("redisson_delay_queue_channel", queue)
+
+    def notes(self, queue: str) -> str:
+        """HASH beside Redisson's keys: count of marked messages, and notes on the state of the list."""
+        return self._of.of_queue(queue, "notes")
+
+    def ids(self, queue: str) -> str:
+        """HASH beside Redisson's keys: id of each delayed message, with its due time and the mark of its entry."""
+        return self._of.of_queue(queue, "ids")
+
+    def _of_redisson(self, name: str, queue: str) -> str:
+        # For Redisson, the name of a queue is the name of the list to which its messages go.
+        # Source: RedissonObject.suffixName
+        ready = self._of.prefix + queue
+        return f"{name}:{ready}" if "{" in ready else f"{name}:{{{ready}}}"
 
 
 def mark_of(entry: bytes) -> bytes:
@@ -89,11 +127,27 @@ def own_id(mark: bytes, message: bytes) -> bytes:
 
 def _names(client: "RedisCommands", keys: Keys, queue: str, members: Sequence[bytes]) -> list[bytes]:
     marks = list(map(mark_of, members))
-    named = client.ask("HMGET", keys.ids(queue), *map(named_field, marks))
+    named = client.ask("HMGET", RedissonKeys(keys).ids(queue), *map(named_field, marks))
     return [
         name if name is not None else own_id(mark, message_of(member) or b"")
         for name, mark, member in zip(named, marks, members, strict=True)
     ]
+
+
+def _keys(keys: Keys, queue: str) -> list[str]:
+    names = RedissonKeys(keys)
+    return [names.timeout(queue), names.listed(queue), names.notes(queue), names.ids(queue)]
+
+
+def _index(client: ScriptRunner, queue: str) -> int:
+    found, after, keys = 0, ["", "", ""], _keys(client.keys, queue)
+    while True:
+        last, last_due, tail = after
+        call = index(keys=keys, last=last, last_due=last_due, tail=tail, count=INDEX_COUNT, max_bytes=INDEX_BYTES)
+        word, added, *after = client.run(call)
+        found += int(added)
+        if as_text(word) == "end":
+            return found
 
 
 REDISSON = Layout(
@@ -102,8 +156,10 @@ REDISSON = Layout(
     changes_a_call=30,  # each change costs Redis a few times more
     batch_share=2,  # an entry costs Redis more: to remove it, Redis also reads other entries
     bytes_share=16,
-    due=Keys.timeout,
-    channel=Keys.channel,
+    keys=_keys,
+    due=lambda keys, queue: RedissonKeys(keys).timeout(queue),
+    channel=lambda keys, queue: RedissonKeys(keys).channel(queue),
+    index_others=_index,
     kept_ms=whole_ms,
     cursor=cursor_of,
     bodies=lambda _client, _keys, _queue, members: [message_of(member) or b"" for member in members],

@@ -10,6 +10,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.redis import passes
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import DelayedQueue
 from kombu_delayq.text import as_text, is_utf8
 
@@ -61,7 +62,7 @@ class WakeListener:
         Queues whose names are not UTF-8 get no channel, only polls: after a lost connection the Redis client cannot
         subscribe to such channels again, and no JVM service can name them.
         """
-        channels = ((self._keys.channel(queue), queue) for queue in queues)
+        channels = ((LAYOUT_OF["redisson"].channel(self._keys, queue), queue) for queue in queues)
         wanted = {channel: DelayedQueue(queue, "redisson") for channel, queue in channels if is_utf8(channel)}
         new, old = wanted.keys() - self._of_channel.keys(), self._of_channel.keys() - wanted.keys()
         self._of_channel = wanted

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from tests.support.store.cost import calls, round_trips
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import PAST_MS, contents, waiting
@@ -38,8 +39,8 @@ def test_nothing_is_to_be_done(quiet: DelayStore) -> None:
         lambda store: store.delivery.offer("known", waiting("j", PAST_MS)),
         lambda store: store.queues.know("new"),
         lambda store: store.client.srem(store.keys.queues, "known"),
-        lambda store: store.client.zadd(store.keys.stored("own", store.layout)[0], {"x": 9e15}),
-        lambda store: store.client.lpush(store.keys.stored("own", store.layout)[0], "in the way"),
+        lambda store: store.client.zadd(LAYOUT_OF[store.layout].keys(store.keys, "own")[0], {"x": 9e15}),
+        lambda store: store.client.lpush(LAYOUT_OF[store.layout].keys(store.keys, "own")[0], "in the way"),
         lambda store: store.client.rename(store.keys.queues, store.keys.standby),
     ],
 )

@@ -10,6 +10,7 @@ from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.cluster.slots import slot_of_key
 from kombu_delayq.message.once import key_of
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from kombu_delayq.text import as_bytes
@@ -57,7 +58,7 @@ def test_in_hash_slots_they_share_no_key(store: DelayStore) -> None:
 @redisson_only
 def test_names_that_differ_in_braces_only_are_one_queue_to_redisson(store: DelayStore) -> None:
     """Redisson names its keys of the queues ``a`` and ``{a}`` alike, and so do we: they cannot be used side by side."""
-    assert store.keys.stored("a", "redisson")[:2] == store.keys.stored("{a}", "redisson")[:2]
+    assert LAYOUT_OF["redisson"].keys(store.keys, "a")[:2] == LAYOUT_OF["redisson"].keys(store.keys, "{a}")[:2]
     store.delivery.offer("a", waiting("i", PAST_MS))
     assert (store.queues.size("a"), store.queues.size("{a}")) == (1, 1)
 

@@ -20,6 +20,8 @@ from celery_ext.spark.job_types import JobRun
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.client import StoreClient
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import DelayedQueue, Offer, PageId, Part, Request, Requeued, Waiting
 from tests.support.store.cost import calls, round_trips
@@ -88,7 +90,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "repair_bodies": lambda store: store.part(RepairStore).repair_bodies("q", [(b"unknown", None)], mend=True),
     "repair_list": lambda store: store.part(RepairStore).repair_list("q", 0, mend=True),
     "replay": _replay,
-    "index": lambda store: store.lookup.index("q"),
+    "index": lambda store: LAYOUT_OF["redisson"].index_others(StoreClient(store.client, store.keys), "q"),
     "scan": lambda store: store.scan.scan(Part("q", layout=store.layout)),
     "split": lambda store: store.scan.split("q", [0]),
     "begin": lambda store: jobs(store).begin(JOB),
@@ -219,7 +221,7 @@ def test_a_queue_in_use_is_kept_alive(store: DelayStore) -> None:
     assert round_trips(store, lambda: store.queues.keep_alive("q", 60_000)) == (1 if store.layout == "hash" else 2)
     store.queues.keep_alive("q", 60_000)
     assert contents(store.client) == before
-    for key in store.keys.stored("q", store.layout):
+    for key in LAYOUT_OF[store.layout].keys(store.keys, "q"):
         assert 10_000 < store.client.pttl(key) <= 60_000
 
 

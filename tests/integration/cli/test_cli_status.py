@@ -13,11 +13,10 @@ from celery_ext.cli import delayq
 from celery_ext.cli.commands import status
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
-from kombu_delayq.store.keys import Keys
 from tests.support.commands.shell import read_until, run, start_transfer
 from tests.support.conditions import DEADLINE_S
 from tests.support.store.consuming import ME, OTHER, end_lease, fetch, lives, message
-from tests.support.store.keyspace import FUTURE_MS, PAST_MS, waiting
+from tests.support.store.keyspace import FUTURE_MS, PAST_MS, keys_at, waiting
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import CONSUMERS, KEYS
 
@@ -233,7 +232,7 @@ def test_status_without_the_rights_for_consumers_shows_the_queues(own_server: Pr
 def test_a_queue_that_only_has_ready_messages_is_shown(slots: bool) -> None:
     """Messages of stock publishers count though nobody has registered the queue; one without any is not known."""
     with PrivateRedis(slots=slots) as server, redis.Redis(port=server.port) as client:
-        client.lpush(Keys(slots=slots).ready("q", [0, 3])[1], "{}")
+        client.lpush(keys_at(server)().ready("q", [0, 3])[1], "{}")
         done = CliRunner().invoke(delayq, ["--broker", server.url, "status", "--json", "q"])
         assert done.exit_code == 0, done.output
         [row] = json.loads(done.stdout)["queues"]

@@ -18,6 +18,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from kombu_delayq.store.types import Offer
 from tests.support.commands.shell import BIN
 from tests.support.conditions import until
@@ -36,8 +37,8 @@ def entry_of(message: bytes) -> bytes:
 
 def offer_as_redisson(client: redis.Redis, message: bytes, due_ms: float) -> None:
     keys, entry = KEYS, entry_of(message)
-    client.zadd(keys.timeout(QUEUE), {entry: due_ms})
-    client.rpush(keys.listed(QUEUE), entry)
+    client.zadd(RedissonKeys(keys).timeout(QUEUE), {entry: due_ms})
+    client.rpush(RedissonKeys(keys).listed(QUEUE), entry)
 
 
 def times_denied(server: PrivateRedis) -> int:
@@ -80,7 +81,7 @@ def test_a_user_of_one_form_sees_no_change(
         store.queues.size(QUEUE)
     assert caplog.messages == [each for each in caplog.messages if "in the layout 'hash' only" in each]
     assert (len(caplog.messages), times_denied(users)) == (1, denied)
-    assert admin.zcard(KEYS.timeout(QUEUE)) == 1
+    assert admin.zcard(RedissonKeys(KEYS).timeout(QUEUE)) == 1
 
 
 def use(store: DelayStore, admin: redis.Redis) -> None:
@@ -104,7 +105,7 @@ def use(store: DelayStore, admin: redis.Redis) -> None:
     store.lookup.run_now(QUEUE, [Change(moved, moved.due_ms, moved.body or b"")])
     store.scan.browse(QUEUE)
     offer(store, *(f"gone{n}" for n in range(1200)))
-    admin.zremrangebyrank(KEYS.timeout(QUEUE), 2, -1)  # as Redisson would: what is known of ids stays
+    admin.zremrangebyrank(RedissonKeys(KEYS).timeout(QUEUE), 2, -1)  # as Redisson would: what is known of ids stays
     store.lookup.cancel([QUEUE], ["z"])
     store.queues.purge(QUEUE)
     admin.sadd(KEYS.queues, QUEUE)

@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import DEADLINE_S, until
@@ -86,7 +87,7 @@ def test_a_transfer_cut_short_by_the_death_of_redis_is_whole_or_not_at_all(
     until(lambda: store.queues.size("q") == 0)
     transfer.stop(DEADLINE_S)
     assert Counter(client.lrange("q", 0, -1)) == Counter(str(n).encode() for n in range(count))
-    assert not client.exists(*KEYS.stored("q", layout)[:2])
+    assert not client.exists(*LAYOUT_OF[layout].keys(KEYS, "q")[:2])
 
 
 def _await_loss(worker: Worker) -> None:

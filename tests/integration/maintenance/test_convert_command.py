@@ -10,6 +10,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support.commands.shell import lines, run
 from tests.support.store.consuming import lives
 from tests.support.store.keyspace import FUTURE_MS, waiting
@@ -61,8 +62,8 @@ def test_messages_of_redisson_alone_are_moved_and_known(broker: PrivateRedis, ra
     """A queue that only another client has used is found by its name, and known to transfer workers from then on."""
     entry = b"\x08" + b"12345678" + (5).to_bytes(8, "little") + b"hello"
     keys = Keys()
-    raw_client.zadd(keys.timeout("jvm"), {entry: FUTURE_MS})
-    raw_client.rpush(keys.listed("jvm"), entry)
+    raw_client.zadd(RedissonKeys(keys).timeout("jvm"), {entry: FUTURE_MS})
+    raw_client.rpush(RedissonKeys(keys).listed("jvm"), entry)
     assert run(broker, "convert", "jvm", "--to", "hash").stdout == "queue jvm: 1 message moved to the layout 'hash'\n"
     store = store_of(raw_client, "hash")
     assert store.queues.names() == ["jvm"]

@@ -14,6 +14,7 @@ from celery_ext.repair import command as repair
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Offer
 from tests.support.commands.shell import Audit, lines, run, terminal
 from tests.support.store.keyspace import contents
@@ -158,7 +159,9 @@ def test_after_a_repair_all_that_has_a_body_is_delivered_once_and_in_order(
         store.delivery.offer("q", late._replace(id="late", body=message("late", PAST, "tag -1")))
         order.insert(order.index(151) + 1 + (152 in order) if 151 in order else 0, -1)
     assert delivered(store) == order
-    assert not raw_client.exists(*KEYS.stored("q", layout)[: 2 if layout == "hash" else 4])  # the hash goes on counting
+    assert not raw_client.exists(
+        *LAYOUT_OF[layout].keys(KEYS, "q")[: 2 if layout == "hash" else 4]
+    )  # the hash goes on counting
 
 
 def test_bodies_that_tell_no_due_time_are_due_now_and_no_messages_are_left_alone(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kombu_delayq.options import LAYOUTS
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support.workers.harness import MakeProj
 
 pytestmark = pytest.mark.wide
@@ -39,8 +40,8 @@ def test_a_queue_that_only_another_client_fills_is_known_and_delivered(make_proj
         store = connection.default_channel.store
         [[message]] = store.lookup.cancel(["celery"], ["jvm"]).values()
         entry = b"\x08" + bytes(8) + struct.pack("<Q", len(message.body)) + message.body
-        store.client.zadd(store.keys.timeout("celery"), {entry: int(due * 1000) + 1})
-        store.client.rpush(store.keys.listed("celery"), entry)
+        store.client.zadd(RedissonKeys(store.keys).timeout("celery"), {entry: int(due * 1000) + 1})
+        store.client.rpush(RedissonKeys(store.keys).listed("celery"), entry)
         store.client.delete(store.keys.queues)
         proj.worker(pool="solo")
         [ran] = proj.await_runs(1)

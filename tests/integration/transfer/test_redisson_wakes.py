@@ -11,6 +11,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support.conditions import stays, until
 from tests.support.workers.held import KEYS
 from tests.support.workers.transfers import QUEUE, Transfer, arrived, listeners, offer
@@ -40,10 +41,10 @@ def offer_as_redisson(client: redis.Redis, value: str, delay_s: float, queue: st
     keys, message = KEYS, f'"{value}"'.encode()
     due_ms = int((time.time() + delay_s) * 1000)
     entry = struct.pack("<dQ", abs(hash(value)), len(message)) + message
-    client.zadd(keys.timeout(queue), {entry: due_ms})
-    client.rpush(keys.listed(queue), entry)
-    if client.zrange(keys.timeout(queue), 0, 0) == [entry]:
-        client.publish(keys.channel(queue), due_ms)
+    client.zadd(RedissonKeys(keys).timeout(queue), {entry: due_ms})
+    client.rpush(RedissonKeys(keys).listed(queue), entry)
+    if client.zrange(RedissonKeys(keys).timeout(queue), 0, 0) == [entry]:
+        client.publish(RedissonKeys(keys).channel(queue), due_ms)
 
 
 def test_a_new_head_is_delivered_on_time_without_a_poll(
@@ -86,7 +87,7 @@ def test_a_cut_subscription_is_made_again_with_a_transfer(
             pipe.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
             offer_as_redisson(pipe, str(n), 0)
             pipe.execute()
-        raw.zrange(KEYS.timeout(QUEUE), 0, -1)
+        raw.zrange(RedissonKeys(KEYS).timeout(QUEUE), 0, -1)
         until(lambda: arrived(store.client)[str(n)] == 1, LATE_S)  # noqa: B023
         until(lambda: listeners(store.client, "redisson") == 1, LATE_S)
     assert set(arrived(store.client).values()) == {1}
@@ -102,7 +103,7 @@ def test_nonsense_on_the_channels_stops_nobody(
     offer(store, "far", 3000)
     with caplog.at_level(logging.WARNING, "kombu_delayq"):
         for n, nonsense in enumerate(NONSENSE):
-            for channel in (KEYS.channel(QUEUE), KEYS.wake):
+            for channel in (RedissonKeys(KEYS).channel(QUEUE), KEYS.wake):
                 raw.publish(channel, nonsense)
             offer(store, str(n), 0.01)
             until(lambda: arrived(store.client)[str(n)] == 1, LATE_S)  # noqa: B023

@@ -13,6 +13,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import stays, until
 from tests.support.servers.monitor import Monitor
@@ -98,7 +99,9 @@ def test_commands_are_few_however_many_heads_are_announced(
                 for queue in queues:
                     due_ms = repr(time.time() * 1000)
                     channel, text = (
-                        (keys.channel(queue), due_ms) if layout == "redisson" else (keys.wake, f"{due_ms} {queue}")
+                        (RedissonKeys(keys).channel(queue), due_ms)
+                        if layout == "redisson"
+                        else (keys.wake, f"{due_ms} {queue}")
                     )
                     pipe.publish(channel, text)
                 pipe.execute()

@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 from celery_ext import Call, send_many
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.channel import connect_store
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import DEADLINE_S, stays, until
 from tests.support.workers.harness import TRANSPORT, MakeProj
@@ -48,7 +49,7 @@ def _publish(connection: Connection, queue: str, delay_s: float, task_id: str) -
 def _stored(connection: Connection) -> list[str]:
     """Returns the keys of the harmed queue that every queue with messages may have."""
     store = connection.default_channel.store
-    return list(store.keys.stored(HARMED, store.layout)[:3])
+    return list(LAYOUT_OF[store.layout].keys(store.keys, HARMED)[:3])
 
 
 def _name(connection: Connection, which: int | str) -> str:
@@ -123,7 +124,9 @@ def test_no_error_has_the_arguments_of_a_task(make_proj: MakeProj, client: redis
     proj = make_proj()
     with proj.connection() as connection:
         store = connection.default_channel.store
-        client.set(store.keys.stored("celery", store.layout)[which] if isinstance(which, int) else which, "harm")
+        client.set(
+            LAYOUT_OF[store.layout].keys(store.keys, "celery")[which] if isinstance(which, int) else which, "harm"
+        )
     calls = [Call(("s3cret-argument",), countdown=60 if which == DUE else None)]
     with pytest.raises((OperationalError, redis.ResponseError)) as many:
         send_many(proj.app, "proj.record", calls, argsrepr="hidden")

@@ -14,6 +14,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.read.schema import COLUMNS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
 from tests.support.messages import task_message
@@ -128,7 +129,7 @@ def test_what_is_written_can_be_read(
     options = {"broker_url": redis_server.url, "task": "orders.close", "queue": "orders", "id_columns": "order_id"}
     transport = {"broker_transport_options": json.dumps({"layout": layout})}
     written.write.format("celery").options(**options, **transport).mode("append").save()
-    assert client.zcard(Keys().stored("orders", layout)[0]) == 20
+    assert client.zcard(LAYOUT_OF[layout].keys(Keys(), "orders")[0]) == 20
     found = read(partitions=3, **transport).withColumn(
         "order_id", f.get_json_object("kwargs", "$.order_id").cast("int")
     )

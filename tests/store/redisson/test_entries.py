@@ -8,6 +8,7 @@ import pytest
 from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, contents, look, waiting
@@ -58,7 +59,7 @@ def test_keys_are_named_as_redisson_names_them(make_store: MakeStore, prefix: st
         if not key.startswith((f"{prefix}delayq:".encode(), f"{prefix}{{delayq}}".encode()))
     }
     assert names == {f"redisson_delay_queue_timeout:{tagged}", f"redisson_delay_queue:{tagged}"}
-    assert store.keys.channel(queue) == f"redisson_delay_queue_channel:{tagged}"
+    assert RedissonKeys(store.keys).channel(queue) == f"redisson_delay_queue_channel:{tagged}"
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"\x07" * 40, b"\x08" * 40, b"\xff" * 40, b"\0" * 40, b"y" * 100_000])
@@ -67,8 +68,8 @@ def test_an_entry_is_one_to_every_redisson(store: DelayStore, body: bytes) -> No
     for priority in range(10):
         for n in range(30):
             store.delivery.offer("q", Offer(f"{priority}.{n}", repr(FUTURE_MS + n + 0.25), priority, body))
-    due_of = dict(store.client.zrange(store.keys.timeout("q"), 0, -1, withscores=True))
-    entries = store.client.lrange(store.keys.listed("q"), 0, -1)
+    due_of = dict(store.client.zrange(RedissonKeys(store.keys).timeout("q"), 0, -1, withscores=True))
+    entries = store.client.lrange(RedissonKeys(store.keys).listed("q"), 0, -1)
     assert len(set(entries)) == len(entries) == 300
     assert set(entries) == set(due_of)
     assert {due_ms - FUTURE_MS for due_ms in due_of.values()} == set(range(1, 31))
@@ -87,7 +88,7 @@ def test_entries_of_one_due_time_sort_as_they_were_offered(store: DelayStore) ->
     """Also beyond 256 and 65,536 messages, the bytes of an entry put it behind those before."""
     for count in (250, 65_530):
         store.delivery.offer("q", waiting("first"))
-        store.client.hset(store.keys.notes("q"), "order", count)
+        store.client.hset(RedissonKeys(store.keys).notes("q"), "order", count)
         names = [f"{n}" for n in range(20)]
         store.delivery.offer("q", *(waiting(name) for name in names))
         assert [each[0] for each in look(store)[b"waiting in q"]][1:] == names

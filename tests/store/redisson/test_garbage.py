@@ -11,6 +11,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_BYTES, Change
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, only, popped, waiting
 from tests.support.store.layouts import redisson_only
@@ -42,8 +43,11 @@ def fill(store: DelayStore, ids: list[str], due_ms: Callable[[int], float] = lam
 
 def is_bounded(store: DelayStore) -> bool:
     """Whether the list is no longer than it may be, and the index of ids too."""
-    length, size = store.client.llen(store.keys.listed("q")), store.client.zcard(store.keys.timeout("q"))
-    indexed = store.client.hlen(store.keys.ids("q"))
+    length, size = (
+        store.client.llen(RedissonKeys(store.keys).listed("q")),
+        store.client.zcard(RedissonKeys(store.keys).timeout("q")),
+    )
+    indexed = store.client.hlen(RedissonKeys(store.keys).ids("q"))
     return bool(length == indexed == 0 if size == 0 else size <= length <= 1.5 * size + 1000 >= indexed - size)
 
 
@@ -97,7 +101,7 @@ def test_garbage_is_delivered_by_nobody(store: DelayStore, old: bool) -> None:
     cancelled = [*ids[::2], *(f"other{number}" for number in range(1, 101, 2))]
     assert store.lookup.cancel(["q"], cancelled).keys() == set(cancelled)
     assert len(listed(store)) == 400 > 200 == len(live(store))
-    names = ("q", store.keys.timeout("q"), store.keys.listed("q"))
+    names = ("q", RedissonKeys(store.keys).timeout("q"), RedissonKeys(store.keys).listed("q"))
     slow = DelayStore(store.client, store.keys, options=tuned(layout=store.layout, transfer_batch=10))
     while store.queues.size("q"):
         store.client.eval(TRANSFER, 3, *names, FUTURE_MS, 7, "dLc0" if old else "Bc0Lc0")
@@ -122,7 +126,7 @@ def test_what_comes_again_after_its_removal_is_delivered_once(store: DelayStore,
     assert {len(found) for found in store.lookup.get(["q"], ["again", "other"]).values()} == {1}
     for _ in range(3):
         if by_redisson:
-            names = ("q", store.keys.timeout("q"), store.keys.listed("q"))
+            names = ("q", RedissonKeys(store.keys).timeout("q"), RedissonKeys(store.keys).listed("q"))
             store.client.eval(TRANSFER, 3, *names, PAST_MS, 100, "Bc0Lc0")
         else:
             store.delivery.transfer("q")

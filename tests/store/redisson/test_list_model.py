@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, popped, waiting
 from tests.support.store.layouts import redisson_only
@@ -50,8 +51,8 @@ class SharedQueue(RuleBasedStateMachine):
         """A JVM offers some messages."""
         for each in self.new_ids(count):
             made = entry(self.random.getrandbits(62), task(each), old=self.is_old)
-            self.client.zadd(self.store.keys.timeout("q"), {made: due_ms})
-            self.client.rpush(self.store.keys.listed("q"), made)
+            self.client.zadd(RedissonKeys(self.store.keys).timeout("q"), {made: due_ms})
+            self.client.rpush(RedissonKeys(self.store.keys).listed("q"), made)
             self.waiting[each] = task(each)
 
     @rule()
@@ -63,7 +64,7 @@ class SharedQueue(RuleBasedStateMachine):
     @rule(count=st.sampled_from([1, 100]))
     def transfer_as_redisson(self, count: int) -> None:
         """A JVM transfers what is due."""
-        names = ("q", self.store.keys.timeout("q"), self.store.keys.listed("q"))
+        names = ("q", RedissonKeys(self.store.keys).timeout("q"), RedissonKeys(self.store.keys).listed("q"))
         form = "dLc0" if self.is_old else "Bc0Lc0"
         self.client.eval(TRANSFER, 3, *names, PAST_MS + 1e9, count, form)
         self.check_ready()
@@ -82,8 +83,8 @@ class SharedQueue(RuleBasedStateMachine):
         """A JVM removes a message."""
         for each in self.picked([place]):
             [made] = [made for made in live(self.store) if body_in(made) == self.waiting[each]]
-            assert self.client.zrem(self.store.keys.timeout("q"), made) == 1
-            assert self.client.lrem(self.store.keys.listed("q"), 1, made) == 1
+            assert self.client.zrem(RedissonKeys(self.store.keys).timeout("q"), made) == 1
+            assert self.client.lrem(RedissonKeys(self.store.keys).listed("q"), 1, made) == 1
             del self.waiting[each]
 
     @rule(places=st.lists(PLACES, max_size=3), due_ms=DUES_MS)
@@ -117,8 +118,8 @@ class SharedQueue(RuleBasedStateMachine):
         )
         with self.client.pipeline() as pipe:
             for made in set(live(self.store)) - before:
-                pipe.zrem(self.store.keys.timeout("q"), made)
-                pipe.lrem(self.store.keys.listed("q"), 1, made)
+                pipe.zrem(RedissonKeys(self.store.keys).timeout("q"), made)
+                pipe.lrem(RedissonKeys(self.store.keys).listed("q"), 1, made)
             pipe.execute()
 
     @rule(is_cancelled=st.booleans(), is_told=st.booleans())

@@ -3,6 +3,7 @@
 import pytest
 
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting
 from tests.support.store.layouts import redisson_only
@@ -20,8 +21,8 @@ MALFORMED = [
 
 def add(store: DelayStore, due_ms: float, *members: bytes) -> None:
     """Puts members into ZSET and LIST, as another program may."""
-    store.client.zadd(store.keys.timeout("q"), dict.fromkeys(members, due_ms))
-    store.client.rpush(store.keys.listed("q"), *members)
+    store.client.zadd(RedissonKeys(store.keys).timeout("q"), dict.fromkeys(members, due_ms))
+    store.client.rpush(RedissonKeys(store.keys).listed("q"), *members)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 1000])
@@ -70,7 +71,9 @@ def test_messages_of_other_clients_are_found_beside_them(store: DelayStore) -> N
 def test_a_due_time_before_the_epoch_is_past(store: DelayStore) -> None:
     """What another program has put before the epoch is transferred, and holds up nothing."""
     store.delivery.offer("q", waiting("i", 0.0), waiting("later"))
-    store.client.zincrby(store.keys.timeout("q"), -7.5, store.client.zrange(store.keys.timeout("q"), 0, 0)[0])
+    store.client.zincrby(
+        RedissonKeys(store.keys).timeout("q"), -7.5, store.client.zrange(RedissonKeys(store.keys).timeout("q"), 0, 0)[0]
+    )
     done = store.delivery.transfer("q")
     assert (done.moved, done.next_due_ms) == (1, FUTURE_MS)
     assert popped(store.client, "q") == [b"body of i"]

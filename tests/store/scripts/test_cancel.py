@@ -7,6 +7,7 @@ import pytest
 
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.types import Waiting
 from tests.support.store.keyspace import (
@@ -87,7 +88,10 @@ def test_a_note_of_chains_of_the_wrong_type_is_named(store: DelayStore, key: str
     store.chains.step("q", "chain", waiting("step", body=f"{CHAIN_ID} of chain"))
     found: dict[str, list[Waiting]] = {}
     refuses_a_key_of_the_wrong_type(
-        store, key, lambda: store.lookup.cancel(["q"], [identity], found), stepped=store.keys.stored("q", store.layout)
+        store,
+        key,
+        lambda: store.lookup.cancel(["q"], [identity], found),
+        stepped=LAYOUT_OF[store.layout].keys(store.keys, "q"),
     )
     assert found.keys() == {identity}
     assert store.queues.size("q") == 1

@@ -7,7 +7,9 @@ import pytest
 
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.queues import CONVERT_COUNT, Converted
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from kombu_delayq.store.types import Offer, Waiting
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import (
@@ -74,7 +76,7 @@ def test_all_that_waits_is_moved_in_its_order_and_nothing_stays_behind(store: De
         offer.id: [offer.body.encode()]
         for offer in offers  # type: ignore[union-attr]
     }
-    assert not set(contents(store.client)) & {key.encode() for key in store.keys.stored("q", source.layout)}
+    assert not set(contents(store.client)) & {key.encode() for key in LAYOUT_OF[source.layout].keys(store.keys, "q")}
 
 
 def test_there_and_back_a_queue_is_as_it_was(store: DelayStore, source: DelayStore) -> None:
@@ -150,9 +152,9 @@ def test_a_queue_expires_no_sooner_than_in_either_form(
     source.delivery.offer("q", *offers, waiting("i1", PAST_MS, "x"), expire_ms=other_ms)
     for _ in range(2):
         store.queues.convert("q")
-        for key in store.keys.stored("q", store.layout):
+        for key in LAYOUT_OF[store.layout].keys(store.keys, "q"):
             assert store.client.pttl(key) in (-2, *range(least, most + 1))
-    assert store.client.pttl(store.keys.stored("q", store.layout)[0]) != -2
+    assert store.client.pttl(LAYOUT_OF[store.layout].keys(store.keys, "q")[0]) != -2
 
 
 def test_a_new_head_is_announced(store: DelayStore, source: DelayStore) -> None:
@@ -225,7 +227,7 @@ def test_entries_that_hold_no_message_are_counted(make_store: MakeStore) -> None
     """What another program has put among the entries cannot be delivered: it is removed, and counted as lost."""
     store = make_store(layout="hash")
     offer(store, 1, b"a message")
-    store.client.zadd(store.keys.timeout("q"), {b"": 1, b"x": 2, b"\x08 cut off": FUTURE_MS + 1})
+    store.client.zadd(RedissonKeys(store.keys).timeout("q"), {b"": 1, b"x": 2, b"\x08 cut off": FUTURE_MS + 1})
     assert store.queues.convert("q") == (1, 3, 0, 0)
     assert [each.body for each in browsed(store)] == [b"a message"]
 

@@ -12,6 +12,7 @@ from celery_ext.dead_letters.store import Letter, LetterStore
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, OPERATIONS, QueueCounts
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Requeued
 from tests.support.store.consuming import fetch, lives
@@ -274,7 +275,7 @@ def test_counters_live_as_long_as_a_queue_that_expires(store: DelayStore) -> Non
     due_ms = store.now_ms() + 3_600_000
     store.delivery.offer("q", waiting("i", PAST_MS), waiting("later", due_ms), expire_ms=expire_ms)
     store.delivery.transfer("q")
-    keys = [COUNTS, store.keys.stored("q", store.layout)[0]]
+    keys = [COUNTS, LAYOUT_OF[store.layout].keys(store.keys, "q")[0]]
     own, of_queue = map(store.client.pttl, keys)
     assert abs(own - of_queue) < 5000
     store.delivery.offer("q", waiting("far", due_ms + 3_600_000), expire_ms=expire_ms)

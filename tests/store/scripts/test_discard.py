@@ -6,6 +6,7 @@ import pytest
 
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Waiting
 from tests.support.store.fixtures import MakeStore
@@ -87,7 +88,7 @@ def test_half_a_message_is_not_delayed(store: DelayStore) -> None:
 def test_a_note_of_chains_of_the_wrong_type_is_named(store: DelayStore, key: str) -> None:
     """The error names the key; the step has left before."""
     store.delivery.offer("q", waiting("i"))
-    message, stored = only(store, "i"), store.keys.stored("q", store.layout)
+    message, stored = only(store, "i"), LAYOUT_OF[store.layout].keys(store.keys, "q")
     refuses_a_key_of_the_wrong_type(store, key, lambda: discard(store, message, chain="i"), stepped=stored)
     assert store.queues.size("q") == 0
 

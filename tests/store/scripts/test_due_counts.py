@@ -6,6 +6,7 @@ from random import Random
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.figures import BOUNDS_A_CALL
+from kombu_delayq.store.layouts import LAYOUT_OF
 from tests.support.store.keyspace import FUTURE_MS, contents, waiting
 
 
@@ -42,5 +43,5 @@ def test_fewer_than_two_bounds_have_nothing_between_them(store: DelayStore) -> N
 def test_a_queue_with_a_key_of_the_wrong_type_is_left_out(store: DelayStore) -> None:
     """Somebody else's key in the way of one queue does not keep others from being counted."""
     store.delivery.offer("q", waiting("i"))
-    store.client.set(store.keys.stored("broken", store.layout)[0], "somebody else's")
+    store.client.set(LAYOUT_OF[store.layout].keys(store.keys, "broken")[0], "somebody else's")
     assert store.figures.due_counts(["broken", "q"], [FUTURE_MS, inf]) == {"q": [1]}

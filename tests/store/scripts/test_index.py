@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting
 from tests.support.store.layouts import redisson_only
 from tests.support.store.redisson_layout import entry, index_page, offer, task
@@ -67,7 +68,7 @@ def test_a_priority_that_is_none_does_not_stop_a_queue(store: DelayStore, priori
 def test_an_entry_that_only_looks_like_ours_does_not_stop_a_queue(store: DelayStore) -> None:
     """An entry with our marks and a priority that does not exist is delivered."""
     made = b"\x07\x00\x00\x00\x01\xff\x01\x00" + struct.pack("<Q", 4) + b"body"
-    store.client.zadd(store.keys.timeout("q"), {made: PAST_MS})
+    store.client.zadd(RedissonKeys(store.keys).timeout("q"), {made: PAST_MS})
     assert store.delivery.transfer("q").moved == 1
     assert popped(store.client, "{q}\x06\x169") == [b"body"]
 
@@ -77,7 +78,7 @@ def test_messages_that_come_while_the_list_is_swept_are_found(store: DelayStore)
     store.delivery.offer("q", *(waiting(f"ours{n}") for n in range(120)))
     for number in range(1, 21):
         offer(store, number, task(f"early{number}"), FUTURE_MS + 2)
-    tail = store.client.lindex(store.keys.listed("q"), -1)
+    tail = store.client.lindex(RedissonKeys(store.keys).listed("q"), -1)
     after = [b"", b"", b""]
     for _ in range(14):
         word, _, *after = index_page(store, *after)
@@ -89,7 +90,7 @@ def test_messages_that_come_while_the_list_is_swept_are_found(store: DelayStore)
     gone = iter(range(900))
 
     def order() -> list[bytes]:
-        return list(store.client.lrange(store.keys.listed("q"), 0, -1))
+        return list(store.client.lrange(RedissonKeys(store.keys).listed("q"), 0, -1))
 
     while order()[0] not in late.values():
         store.lookup.cancel(["q"], [f"gone{next(gone)}"])
@@ -101,7 +102,7 @@ def test_messages_that_come_while_the_list_is_swept_are_found(store: DelayStore)
 
 def test_the_index_stays_bounded_where_others_offer_and_transfer_all(store: DelayStore) -> None:
     """Where we only look for messages, what others have offered and transferred since is forgotten."""
-    timeout = store.keys.timeout("q")
+    timeout = RedissonKeys(store.keys).timeout("q")
     offer(store, 1, task("far"), FUTURE_MS + 1)
     for first in range(100, 4100, 100):
         for number in range(first, first + 100):
@@ -110,10 +111,10 @@ def test_the_index_stays_bounded_where_others_offer_and_transfer_all(store: Dela
         entries = store.client.zrangebyscore(timeout, 0, FUTURE_MS)
         with store.client.pipeline() as pipe:
             for made in entries:
-                pipe.lrem(store.keys.listed("q"), 1, made)
+                pipe.lrem(RedissonKeys(store.keys).listed("q"), 1, made)
             pipe.zrem(timeout, *entries)
             pipe.execute()
-        assert store.client.hlen(store.keys.ids("q")) <= 1000 + 2.5 * 101 + 100
+        assert store.client.hlen(RedissonKeys(store.keys).ids("q")) <= 1000 + 2.5 * 101 + 100
     assert list(store.lookup.get(["q"], ["far", "i100"])) == ["far"]
 
 
@@ -122,8 +123,8 @@ def test_a_message_that_others_reschedule_is_found(store: DelayStore) -> None:
     offer(store, 1, task("i"))
     offer(store, 2, task("i"), FUTURE_MS + 1)
     assert len(store.lookup.get(["q"], ["i"])["i"]) == 2
-    timeout = store.keys.timeout("q")
+    timeout = RedissonKeys(store.keys).timeout("q")
     store.client.zadd(timeout, {entry(1, task("i")): FUTURE_MS + 5})
-    store.client.hdel(store.keys.notes("q"), "tail")  # so that others' messages are looked for
+    store.client.hdel(RedissonKeys(store.keys).notes("q"), "tail")  # so that others' messages are looked for
     assert store.lookup.index("q") == 1
     assert [each.due_ms for each in store.lookup.get(["q"], ["i"])["i"]] == [FUTURE_MS + 1, FUTURE_MS + 5]

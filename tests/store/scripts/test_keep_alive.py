@@ -6,6 +6,7 @@ import pytest
 
 from celery_ext.spark.job_types import JobRun
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.store.fixtures import MakeStore
@@ -21,7 +22,7 @@ PATIENCE_MS = 60_000
 
 def left_ms(store: DelayStore, *keys: str) -> set[int]:
     """Returns the PTTL of each key of the queue ``q`` that there is, by default of all that have messages."""
-    found = (store.client.pttl(key) for key in keys or store.keys.stored("q", store.layout))
+    found = (store.client.pttl(key) for key in keys or LAYOUT_OF[store.layout].keys(store.keys, "q"))
     return {each for each in found if each != -2}
 
 
@@ -111,7 +112,7 @@ def test_keys_that_somebody_lets_end_early_keep_an_end(store: DelayStore) -> Non
     """After an EXPIRE by hand, keys live as long again behind their messages, and not without end."""
     due_ms = later(store)
     store.delivery.offer("q", waiting("i", due_ms, priority=3), expire_ms=EXPIRE_MS)
-    for key in store.keys.stored("q", store.layout):
+    for key in LAYOUT_OF[store.layout].keys(store.keys, "q"):
         store.client.pexpire(key, SHORT_MS)
     store.delivery.offer("q", waiting("j", due_ms))
     lives(store, due_ms, SHORT_MS - PATIENCE_MS, 2 * PATIENCE_MS)  # a part of the time has passed

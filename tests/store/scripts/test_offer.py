@@ -9,6 +9,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import Offer
 from tests.support.store.keyspace import (
@@ -67,7 +68,7 @@ def test_what_runs_first_does_the_same_as_the_rest(
 
     def offer(text: str, offers: list[tuple[Offer, int]]) -> Any:
         store.client.flushall()
-        keys, wake = store.keys.stored("q", "hash"), store.keys.wake
+        keys, wake = LAYOUT_OF["hash"].keys(store.keys, "q"), store.keys.wake
         replies = [store.client.eval(text, 4, *keys, wake, "q", expire, *one) for one, expire in offers]
         ends = [store.client.pttl(key) > 0 for key in keys]
         return replies, contents(store.client), ends, ear.heard()

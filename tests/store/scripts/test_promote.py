@@ -5,6 +5,7 @@ import pytest
 from celery_ext.journal import promotion
 from celery_ext.journal.promotion import Promoted, Promotion
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, announced, contents, look, waiting
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row, several_rows
 
@@ -130,4 +131,4 @@ def test_keys_of_a_queue_that_expires_outlive_its_rows(store: DelayStore) -> Non
     """With x-expires the keys live until the row is due and for that time more."""
     due_ms = store.now_ms() + 1_000_000
     store.part(Promotion).promote(JOURNAL_ID, elected(store), [row(1, due_ms=due_ms)._replace(expire_ms=500_000)])
-    assert 1_490_000 < store.client.pttl(store.keys.stored("q", store.layout)[0]) <= 1_500_001
+    assert 1_490_000 < store.client.pttl(LAYOUT_OF[store.layout].keys(store.keys, "q")[0]) <= 1_500_001

@@ -4,6 +4,7 @@ import pytest
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.delivery import PAGE_TTL_MS
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.jobs import now
@@ -107,5 +108,7 @@ def test_a_queue_that_expires(store: DelayStore) -> None:
     put(store, 1, waiting("i"), now("a"), expire_ms=60_000)
     assert 0 < store.client.pttl("q") <= 60_000
     assert all(
-        store.client.pttl(key) > 60_000 for key in store.keys.stored("q", store.layout) if store.client.exists(key)
+        store.client.pttl(key) > 60_000
+        for key in LAYOUT_OF[store.layout].keys(store.keys, "q")
+        if store.client.exists(key)
     )

@@ -6,7 +6,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of
 from kombu_delayq.store.lookup import Change
-from kombu_delayq.store.redisson_layout import priority_of
+from kombu_delayq.store.redisson_layout import RedissonKeys, priority_of
 from kombu_delayq.store.scan import PAGE_BYTES
 from kombu_delayq.store.types import Scanned
 from tests.support.conditions import until
@@ -65,7 +65,7 @@ def test_a_message_of_another_client_is_as_of_browse(store: DelayStore, message:
     """Whatever another client has offered, in either layout of entry, id, body and priority are as in ``browse``."""
     offer(store, 1, message)
     offer(store, 2**52, message, old=True)
-    store.client.zadd(store.keys.timeout("q"), dict.fromkeys([b"", b"\x07", b"\x08" * 17], FUTURE_MS + 1))
+    store.client.zadd(RedissonKeys(store.keys).timeout("q"), dict.fromkeys([b"", b"\x07", b"\x08" * 17], FUTURE_MS + 1))
     page, part = store.scan.scan(whole(store)), whole(store)
     bodies = store.scan.bodies(part, page.members)
     priorities = [priority_of(member, body or b"") for member, body in zip(page.members, bodies, strict=True)]

@@ -36,7 +36,7 @@ def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
         b"waiting in q": [("later", FUTURE_MS, 0, b"later's body")],
     }
     kept = contents(store.client)
-    assert [len(kept[key.encode()]) for key in store.keys.stored("q", store.layout)[:2]] == [1, 1]
+    assert [len(kept[key.encode()]) for key in LAYOUT_OF[store.layout].keys(store.keys, "q")[:2]] == [1, 1]
 
 
 def test_the_largest_batch_fits_a_script(make_store: MakeStore) -> None:
@@ -126,7 +126,7 @@ def test_large_messages_are_noted_and_read_one_by_one(store: DelayStore) -> None
 @hash_only
 def test_the_note_of_large_messages_is_beside_the_count(store: DelayStore) -> None:
     """The count of marked messages goes on below the note, which goes with the last message."""
-    order = store.keys.stored("q", "hash")[2]
+    order = LAYOUT_OF["hash"].keys(store.keys, "q")[2]
     store.delivery.offer("q", waiting("a", PAST_MS), waiting("b", PAST_MS), waiting("c", PAST_MS + 1, "c" * 20_000))
     noted = int(store.client.get(order) or 0)
     store.delivery.offer("q", waiting("d", PAST_MS + 2, "d" * 20_000), waiting("e", PAST_MS))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.types import Transferred
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import PAST_MS, clock_ms, contents, lose_body, popped, waiting
@@ -113,7 +114,7 @@ def test_dropping_has_a_bound(make_store: MakeStore) -> None:
     store.delivery.offer("q", *(waiting(str(number), PAST_MS + number) for number in range(24)))
     store.delivery.offer("q", waiting("0", PAST_MS + 50, "a duplicate"))
     assert [store.delivery.transfer_limited("q", DROP).dropped for _ in range(3)] == [10, 10, 5]
-    assert all(not store.client.exists(key) for key in store.keys.stored("q", store.layout)[:2])
+    assert all(not store.client.exists(key) for key in LAYOUT_OF[store.layout].keys(store.keys, "q")[:2])
 
 
 def test_messages_to_be_buried_are_returned_and_stay(store: DelayStore) -> None:

@@ -11,6 +11,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore, figures
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, OPERATIONS, WAIT_BOUNDS_S, Histogram, QueueCounts
+from kombu_delayq.store.layouts import LAYOUT_OF
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, KEYS, PAST_MS, waiting
 
@@ -39,7 +40,7 @@ def test_overview_has_the_stats_of_each_queue(make_store: MakeStore, monkeypatch
 def test_overview_says_why_a_queue_is_not_counted(store: DelayStore) -> None:
     """Somebody else's key in the way of one queue does not keep others from being counted."""
     store.delivery.offer("q", waiting("i"))
-    key = store.keys.stored("broken", store.layout)[0]
+    key = LAYOUT_OF[store.layout].keys(store.keys, "broken")[0]
     store.client.set(key, "somebody else's")
     broken, whole = store.figures.overview(["broken", "q"])
     assert f"WRONGTYPE key {key}" in broken.error

@@ -16,6 +16,8 @@ from kombu_delayq.message.once import Became
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from kombu_delayq.store.types import Offer, QueueHeads, Waiting
 from kombu_delayq.text import as_bytes, as_text
 
@@ -78,7 +80,7 @@ def look(store: DelayStore) -> Contents:
     """
     found = contents(store.client)
     for queue in store.queues.names():
-        for key in store.keys.stored(queue, store.layout):
+        for key in LAYOUT_OF[store.layout].keys(store.keys, queue):
             found.pop(as_bytes(key), None)
         found[b"waiting in " + as_bytes(queue)] = [
             message[1:5] for message in store.scan.browse(queue, count=5000).messages
@@ -96,7 +98,7 @@ def in_form(store: DelayStore, key: str) -> str:
     match = re.fullmatch(r"delayq:\{(.*)\}:(due|bodies|order|duplicates)", key, re.DOTALL)
     if match is None:
         return key
-    return store.keys.stored(match[1], store.layout)[("due", "bodies", "order", "duplicates").index(match[2])]
+    return LAYOUT_OF[store.layout].keys(store.keys, match[1])[("due", "bodies", "order", "duplicates").index(match[2])]
 
 
 def kept_ms(store: DelayStore, due_ms: float) -> float:
@@ -107,7 +109,7 @@ def kept_ms(store: DelayStore, due_ms: float) -> float:
 def announced(store: DelayStore, due_ms: float, queue: str = "q") -> str:
     """Returns what an ear hears of a new head."""
     if store.layout == "redisson":
-        return f"{ceil(due_ms)} on {store.keys.channel(queue)}"
+        return f"{ceil(due_ms)} on {RedissonKeys(store.keys).channel(queue)}"
     return f"{due_ms:.17g} {queue}"
 
 
@@ -118,7 +120,7 @@ def lose_body(store: DelayStore, *ids: str) -> None:
             assert store.client.hdel(BODIES, identity) == 1
         else:
             entry, due_ms = lose_index(store, identity)
-            store.client.zadd(store.keys.timeout("q"), {entry[:-1]: due_ms})
+            store.client.zadd(RedissonKeys(store.keys).timeout("q"), {entry[:-1]: due_ms})
 
 
 def lose_index(store: DelayStore, identity: str) -> tuple[bytes, float]:

@@ -5,7 +5,9 @@ import struct
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.lookup import MAX_BYTES, index
+from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.lookup import MAX_BYTES
+from kombu_delayq.store.redisson_layout import RedissonKeys, index
 from tests.support.store.keyspace import FUTURE_MS
 
 #: Keys of the queue "q": Redisson's index and list, and our notes and index of ids.
@@ -31,12 +33,12 @@ MARK, RECORD = 9, 17
 
 def live(store: DelayStore, queue: str = "q") -> dict[bytes, float]:
     """Returns the entries that wait, each with its due time."""
-    return dict(store.client.zrange(store.keys.timeout(queue), 0, -1, withscores=True))
+    return dict(store.client.zrange(RedissonKeys(store.keys).timeout(queue), 0, -1, withscores=True))
 
 
 def listed(store: DelayStore, queue: str = "q") -> list[bytes]:
     """Returns the entries of the list, with those of messages that no longer wait."""
-    return list(store.client.lrange(store.keys.listed(queue), 0, -1))
+    return list(store.client.lrange(RedissonKeys(store.keys).listed(queue), 0, -1))
 
 
 def body_in(entry: bytes) -> bytes:
@@ -50,7 +52,7 @@ def body_in(entry: bytes) -> bytes:
 def records(store: DelayStore, queue: str = "q") -> dict[bytes, list[bytes]]:
     """Returns the marks in the index of ids, each with its due times there."""
     found: dict[bytes, list[bytes]] = {}
-    for field, value in store.client.hgetall(store.keys.ids(queue)).items():
+    for field, value in store.client.hgetall(RedissonKeys(store.keys).ids(queue)).items():
         if not field.startswith(b"\0n"):
             for at in range(0, len(value), RECORD):
                 found.setdefault(value[at + 8 : at + RECORD], []).append(value[at : at + 8])
@@ -59,8 +61,8 @@ def records(store: DelayStore, queue: str = "q") -> dict[bytes, list[bytes]]:
 
 def is_tail_known(store: DelayStore, queue: str = "q") -> bool:
     """Whether our notes say that all entries of the list are in the index of ids."""
-    tail = store.client.lindex(store.keys.listed(queue), -1)
-    return tail is None or tail[:MARK] == store.client.hget(store.keys.notes(queue), "tail")
+    tail = store.client.lindex(RedissonKeys(store.keys).listed(queue), -1)
+    return tail is None or tail[:MARK] == store.client.hget(RedissonKeys(store.keys).notes(queue), "tail")
 
 
 def is_sound(store: DelayStore, queue: str = "q", removed: int = 0) -> None:
@@ -73,7 +75,7 @@ def is_sound(store: DelayStore, queue: str = "q", removed: int = 0) -> None:
     """
     waiting, entries, found = live(store, queue), listed(store, queue), records(store, queue)
     if not waiting:
-        assert not store.client.exists(*store.keys.stored(queue, "redisson"))
+        assert not store.client.exists(*LAYOUT_OF["redisson"].keys(store.keys, queue))
         return
     assert set(waiting) <= set(entries)
     assert len(set(entries)) == len(entries) <= 1.5 * len(waiting) + 1000
@@ -81,7 +83,7 @@ def is_sound(store: DelayStore, queue: str = "q", removed: int = 0) -> None:
     is_known = is_tail_known(store, queue)
     for entry, due_ms in waiting.items():
         assert found.get(entry[:MARK], []).count(struct.pack("<d", due_ms)) == 1 or not (is_known or entry[0] == 7)
-    assert store.client.hlen(store.keys.ids(queue)) <= 2.5 * len(waiting) + 7 * removed + 1100
+    assert store.client.hlen(RedissonKeys(store.keys).ids(queue)) <= 2.5 * len(waiting) + 7 * removed + 1100
 
 
 def task(identity: str) -> bytes:
@@ -98,12 +100,12 @@ def entry(number: int, message: bytes, *, old: bool = False) -> bytes:
 def offer(store: DelayStore, number: int, message: bytes, due_ms: float = FUTURE_MS, *, old: bool = False) -> None:
     """Offers a message as Redisson does."""
     made = entry(number, message, old=old)
-    store.client.zadd(store.keys.timeout("q"), {made: due_ms})
-    store.client.rpush(store.keys.listed("q"), made)
+    store.client.zadd(RedissonKeys(store.keys).timeout("q"), {made: due_ms})
+    store.client.rpush(RedissonKeys(store.keys).listed("q"), made)
 
 
 def index_page(store: DelayStore, last: bytes, last_due: bytes, tail: bytes) -> list[bytes]:
     """Makes up to 9 messages findable."""
-    keys = store.keys.stored("q", "redisson")
+    keys = LAYOUT_OF["redisson"].keys(store.keys, "q")
     call = index(keys=keys, last=last, last_due=last_due, tail=tail, count=9, max_bytes=MAX_BYTES)
     return StoreClient(store.client).run(call)

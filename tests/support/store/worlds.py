@@ -13,6 +13,7 @@ from kombu_delayq.message.unacked import read_note
 from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
+from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import InFlight, LeaseEnded, Offer, Request, Requeued, Waiting
 from kombu_delayq.text import as_bytes
@@ -463,7 +464,7 @@ class FleetWorld:
     @property
     def _stored(self) -> Sequence[str]:
         """The keys of the queue's delayed messages."""
-        return self.store.keys.stored(QUEUE, self.store.layout)
+        return LAYOUT_OF[self.store.layout].keys(self.store.keys, QUEUE)
 
     def _key(self, name: str) -> str:
         return str(getattr(self.store.keys, name)(QUEUE))

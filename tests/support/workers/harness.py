@@ -23,6 +23,7 @@ from celery import Celery
 from kombu import Connection
 
 from celery_ext.demo.private_redis import PrivateRedis
+from kombu_delayq.store.layouts import LAYOUT_OF
 from tests.support.conditions import until
 from tests.support.workers.forked import Forked
 from tests.support.workers.held import KEYS
@@ -213,7 +214,7 @@ class Proj:
 
     def keys(self, queue: str = "celery") -> list[str]:
         """Returns the names of the keys of a queue's delayed messages: the index, the bodies, two more."""
-        return KEYS.stored(queue, self.layout)
+        return LAYOUT_OF[self.layout].keys(KEYS, queue)
 
     def lengths(self, queue: str = "celery") -> tuple[int, int]:
         """Counts the entries of a queue's index, and the bodies."""

@@ -10,6 +10,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from kombu_delayq.store.types import Offer
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import DEADLINE_S, until
@@ -56,7 +57,7 @@ def arrived(client: redis.Redis, queue: str = QUEUE) -> Counter[str]:
 
 def listeners(client: redis.Redis, layout: str, queue: str = QUEUE) -> int:
     """Counts the subscribers to the queue's new heads in this layout."""
-    channel = KEYS.channel(queue) if layout == "redisson" else KEYS.wake
+    channel = RedissonKeys(KEYS).channel(queue) if layout == "redisson" else KEYS.wake
     return int(client.pubsub_numsub(channel)[0][1])
 
 

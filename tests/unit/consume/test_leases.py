@@ -15,7 +15,7 @@ class _Redis:
 
     def __init__(self, *answers: bool | Exception) -> None:
         self.consumers = self
-        self.keys = SimpleNamespace(slots=False, slot_group=str)
+        self.keys = SimpleNamespace(slot_group=str)
         self.options = Options()
         self.are_new: list[bool] = []
         self._answers = list(answers)

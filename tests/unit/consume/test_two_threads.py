@@ -75,9 +75,7 @@ def test_both_threads_may_put_back_what_was_lost(monkeypatch: pytest.MonkeyPatch
         if len(asked) == 1:
             requests.recover(store)
 
-    store: Any = SimpleNamespace(
-        fetching=SimpleNamespace(recover=recover), keys=SimpleNamespace(slots=False, slot_group=str)
-    )
+    store: Any = SimpleNamespace(fetching=SimpleNamespace(recover=recover), keys=SimpleNamespace(slot_group=str))
     requests.add(Request(ME, 1, 1, ["a"]))
     requests.recover(store)
     requests.recover(store)
@@ -88,7 +86,7 @@ def test_a_fork_while_a_lease_is_renewed_holds_up_no_child(monkeypatch: pytest.M
     """A child that was forked while the heartbeat held the lock takes a lease of its own."""
     consumer = Consumer(list)
     consumers_of_redis = SimpleNamespace(heartbeat=lambda *_, **__: True, note_queues=bool)
-    store: Any = SimpleNamespace(consumers=consumers_of_redis, keys=SimpleNamespace(slots=False, slot_group=str))
+    store: Any = SimpleNamespace(consumers=consumers_of_redis, keys=SimpleNamespace(slot_group=str))
     name = consumer.name
     with consumer._lock, consumer._numbering:
         monkeypatch.setattr(os, "getpid", lambda: -1)
@@ -109,7 +107,7 @@ def test_numbers_do_not_wait_for_redis() -> None:
         return may_go_on.wait(2 * DEADLINE_S)
 
     consumers_of_redis = SimpleNamespace(heartbeat=hang, note_queues=bool)
-    store: Any = SimpleNamespace(consumers=consumers_of_redis, keys=SimpleNamespace(slots=False, slot_group=str))
+    store: Any = SimpleNamespace(consumers=consumers_of_redis, keys=SimpleNamespace(slot_group=str))
     consumer = Consumer(lambda: ["orders"])
     heartbeat = Thread(target=consumer.renew, args=(store, ""), daemon=True)
     heartbeat.start()

@@ -16,6 +16,8 @@ from celery_ext.dead_letters.keys import LetterKeys
 from celery_ext.spark.keys import JobKeys
 from kombu_delayq.options import LAYOUTS, NAMES
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support import ROOT
 from tests.support.pages import PAGES, blocks, commands, named, page_code
 
@@ -26,8 +28,8 @@ OURS = ("kombu_delayq", "celery_ext", "lua", "tests", "docs")
 def test_reference_names_every_option_key_and_command() -> None:
     """The pages made from the code name all that the code has."""
     keys, jobs = Keys(), JobKeys(Keys())
-    of_queue = {key for layout in LAYOUTS for key in keys.stored("orders", layout)}
-    of_queue |= {keys.channel("orders"), LetterKeys(keys).replaying("orders")}
+    of_queue = {key for layout in LAYOUTS for key in LAYOUT_OF[layout].keys(keys, "orders")}
+    of_queue |= {RedissonKeys(keys).channel("orders"), LetterKeys(keys).replaying("orders")}
     of_job = {jobs.job("nightly"), jobs.guard("nightly"), jobs.stream("clicks")}
     of_all = {keys.queues, keys.cancelled, keys.chains, *keys.leases, jobs.runs, keys.wake}
     of_all |= {keys.unacked(""), keys.unacked_index(""), keys.consumers(""), keys.consumed("")}

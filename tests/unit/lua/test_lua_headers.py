@@ -8,6 +8,8 @@ from celery_ext.features import key_names
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis import scripts
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support.lua.headers import complaints, key_types, wrong_types
 from tests.support.lua.names import source_of
 from tests.support.lua.scripts import FORMS, OPERATIONS
@@ -62,17 +64,17 @@ def documented_types(layout: str, operation: str = "transfer") -> dict[str, str]
     """Returns the type that is said of each key which an operation may have, by the name that it has for the key."""
     feature = scripts.operations()[operation].rpartition("/")[0]
     keys, of_key, found = Keys(), {}, {}
-    for kind in (Keys, *(kind for kind in key_names() if f".{feature}." in kind.__module__)):
+    for kind in (Keys, RedissonKeys, *(kind for kind in key_names() if f".{feature}." in kind.__module__)):
         for name, attribute in vars(kind).items():
             type_ = (attribute.__doc__ or "").partition(" ")[0].removesuffix(":").removesuffix("s")
             if type_ not in ("ZSET", "HASH", "STRING", "SET", "LIST"):
                 continue
             found[name] = type_
-            if kind is Keys and isfunction(attribute) and attribute.__code__.co_argcount == 2:
-                of_key[attribute(keys, "q")] = type_
+            if kind in (Keys, RedissonKeys) and isfunction(attribute) and attribute.__code__.co_argcount == 2:
+                of_key[attribute(keys if kind is Keys else RedissonKeys(keys), "q")] = type_
             assert isfunction(attribute) or isdatadescriptor(attribute)
     roles = ("due", "bodies", "notes", "ids")
-    return found | {role: of_key[key] for role, key in zip(roles, keys.stored("q", layout), strict=True)}
+    return found | {role: of_key[key] for role, key in zip(roles, LAYOUT_OF[layout].keys(keys, "q"), strict=True)}
 
 
 def test_there_are_keys_with_types() -> None:

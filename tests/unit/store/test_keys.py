@@ -18,6 +18,8 @@ from celery_ext.spark.keys import JobKeys
 from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.errors import InvalidOptions, InvalidQueueName
 from kombu_delayq.store.keys import Keys
+from kombu_delayq.store.layouts import LAYOUT_OF
+from kombu_delayq.store.redisson_layout import RedissonKeys
 
 
 @pytest.mark.parametrize(
@@ -168,7 +170,12 @@ def test_in_a_cluster_the_keys_of_a_queue_share_a_slot(prefix: str, queue: str) 
     lists = keys.ready(queue, (0, 3, 6, 9))
     assert lists[0] == prefix + queue
     held = [keys.unacked(queue), keys.unacked_index(queue), keys.consumers(queue), keys.consumed(queue)]
-    own = [*keys.stored(queue, "hash"), *keys.stored(queue, "redisson"), keys.counts(queue), keys.bucket(queue)]
+    own = [
+        *LAYOUT_OF["hash"].keys(keys, queue),
+        *LAYOUT_OF["redisson"].keys(keys, queue),
+        keys.counts(queue),
+        keys.bucket(queue),
+    ]
     assert len({*lists, *held, *own}) == 4 + 4 + 10
     assert {key_slot(key.encode()) for key in (*lists, *held, *own)} == {key_slot(lists[0].encode())}
     assert [key for key in (*lists, *held, *own[:4]) if not key.startswith(prefix)] == []
@@ -201,7 +208,7 @@ def test_in_a_cluster_the_keys_of_the_fleet_share_a_slot() -> None:
 def _all_names(keys: Keys) -> list[str]:
     """Returns every key and channel of ours, of kombu's and of Redisson's layout, for the queues ``q`` and ``{q}``."""
     found: list[str] = []
-    for names in (keys, *(kind(keys) for kind in key_names())):
+    for names in (keys, *(kind(keys) for kind in (RedissonKeys, *key_names()))):
         for name, member in (item for kind in type(names).__mro__ for item in vars(kind).items()):
             if not re.match(r"(STRING|LIST|SET|ZSET|HASH|Channel)\b", getdoc(member) or ""):
                 continue

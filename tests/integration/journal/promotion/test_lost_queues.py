@@ -78,7 +78,7 @@ def test_a_loss_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture,
         journal_url=f"sqlite:///{tmp_path}/journal.db", journal_lead=365 * 86_400, journal_restore=restore
     )
     with PrivateRedis(slots=slots) as server, closing(server.client()) as client:
-        store = JournaledStore(client, Keys(slots=slots), (0, 3, 6, 9), options)
+        store = JournaledStore(client, (SlotKeys if slots else Keys)(), (0, 3, 6, 9), options)
         with closing(store):
             store.journal.add([addition("a", store.now_ms() + DAY_MS)])
             Promoter(store).heartbeat().promote()

@@ -9,6 +9,7 @@ from celery_ext.journal import recovery
 from celery_ext.journal.recovery import Restored, check
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.errors import InvalidOptions
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from kombu_delayq.store.types import DelayedQueue
 from kombu_delayq.transfer.due_messages import DueMessages
 from tests.support.conditions import until
@@ -187,12 +188,12 @@ def test_messages_of_jvm_services_are_left_alone(journaled_store: JournaledStore
     store.delivery.offer("q", offer("ours", now_ms + SOON_MS))
     promoter = lose(store)
     entry = b"\0" * 16 + body_of("theirs")
-    store.client.rpush(store.keys.listed("q"), entry)
-    store.client.zadd(store.keys.timeout("q"), {entry: now_ms + SOON_MS})
+    store.client.rpush(RedissonKeys(store.keys).listed("q"), entry)
+    store.client.zadd(RedissonKeys(store.keys).timeout("q"), {entry: now_ms + SOON_MS})
     assert restored(store).restored == 1
     promoter.promote()
     assert in_redis(store) == ["ours"]
-    assert store.client.lrange(store.keys.listed("q"), 0, -1) == [entry]
+    assert store.client.lrange(RedissonKeys(store.keys).listed("q"), 0, -1) == [entry]
 
 
 def test_a_cancelled_message_stays_cancelled(journaled_store: JournaledStore, now_ms: float) -> None:

@@ -12,6 +12,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.read.schema import COLUMNS
 from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
+from kombu_delayq.store.redisson_layout import RedissonKeys
 from kombu_delayq.store.types import Offer
 from tests.support.messages import changed_message, task_message
 from tests.support.spark.odd_messages import MESSAGES
@@ -94,7 +95,7 @@ def test_messages_of_other_clients_have_all_columns(redis_server: PrivateRedis, 
     raw = json.dumps(message).encode()
     redisson_layout.offer(listed, 1, raw)
     redisson_layout.offer(listed, 2, b"text", FUTURE_MS + 1, old=True)
-    listed.client.zadd(listed.keys.timeout("q"), {b"\x08" + b"x" * 20: FUTURE_MS + 2})
+    listed.client.zadd(RedissonKeys(listed.keys).timeout("q"), {b"\x08" + b"x" * 20: FUTURE_MS + 2})
     task, text, lost = read(redis_server, listed, queue="q")
     assert {name: task[name] for name in ("task_id", "task", "args", "kwargs", "priority", "size", "raw")} == {
         "task_id": "t",
