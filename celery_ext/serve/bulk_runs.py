@@ -15,6 +15,8 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 from starlette.requests import Request
 
+from celery_ext.serve.access.identity import caller_of
+from celery_ext.serve.changes import BULK_ACTIONS
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import ServeBroker, serve_of
 from celery_ext.serve.store import SharedRuns
@@ -322,6 +324,15 @@ class BulkRuns:
 def runs_of(request: Request) -> BulkRuns:
     """Returns the bulk actions of the server that a request reached."""
     return serve_of(request).broker.part(BulkRuns)
+
+
+def run_of(request: Request) -> RunView:
+    """Returns the bulk action that a path names, of a caller who must still be allowed to do it."""
+    caller = caller_of(request)
+    run = runs_of(request).get(request.path_params["id"], caller.name)
+    for queue in run.queues or (None,):
+        caller.check(BULK_ACTIONS[run.action.name], queue=queue)
+    return run
 
 
 def _not_counted(state: str) -> Problem:

@@ -12,12 +12,16 @@ from celery_ext.dead_letters import letters as letters_of
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import Serve
-from celery_ext.waiting import BulkAction, DelayedTask, Outcome, by_id, places, revoke
+from celery_ext.waiting import ActionName, BulkAction, DelayedTask, Outcome, by_id, places, revoke
 from kombu_delayq.audit import audited, ids_named
 from kombu_delayq.store import DelayStore, Waiting
 
 #: What a caller must be allowed to do, by what is done to each of many tasks.
-BULK_ACTIONS = {"run_now": Action.RUN, "reschedule": Action.RESCHEDULE, "cancel": Action.CANCEL}
+BULK_ACTIONS: dict[ActionName, Action] = {
+    "run_now": Action.RUN,
+    "reschedule": Action.RESCHEDULE,
+    "cancel": Action.CANCEL,
+}
 
 
 def check_letter_queue(store: DelayStore, queue: str, more: tuple[str, ...] = ()) -> None:
@@ -161,26 +165,28 @@ def allowed(caller: Caller, action: Action) -> Callable[[Waiting], bool]:
     return may
 
 
-def run(serve: Serve, caller: Caller, task_id: str) -> Outcome:
-    """Sends a task to its queue now."""
-    return _change_one(serve, caller, BulkAction("run_now"), task_id)
+def waiting_tasks(serve: Serve, caller: Caller, task_id: str, action: Action) -> list[DelayedTask]:
+    """Returns the waiting tasks of an id to which a caller may do something, the next due first.
 
-
-def reschedule(serve: Serve, caller: Caller, task_id: str, due_ms: float) -> Outcome:
-    """Changes when a task is due, in ms since the epoch.
+    Those that it may not even see do not exist for it.
 
     Raises:
-        DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
+        Problem: 403: the caller may only see them.
     """
-    return _change_one(serve, caller, BulkAction("reschedule", due_ms=due_ms), task_id)
+    [(_, messages)] = by_id.get(serve.store, [task_id])
+    messages.sort(key=lambda message: message.due_ms)
+    found = list(filter(allowed(caller, action), messages))
+    if not found:
+        for seen in map(DelayedTask, filter(allowed(caller, Action.READ), messages)):
+            caller.check(action, queue=seen.queue, task=seen.name or "")
+    return list(map(DelayedTask, found))
 
 
-def cancel(serve: Serve, caller: Caller, task_id: str) -> Outcome:
-    """Cancels a task, and ends its delay chain. It may turn out to be a dead letter that the caller sees."""
-    return _change_one(serve, caller, BulkAction("cancel"), task_id)
+def change_task(serve: Serve, caller: Caller, doing: BulkAction, task_id: str) -> Outcome:
+    """Changes a task as ``change_ticked`` does, and returns what became of it.
 
-
-def _change_one(serve: Serve, caller: Caller, doing: BulkAction, task_id: str) -> Outcome:
+    One to be cancelled may turn out to be a dead letter that the caller sees.
+    """
     word: Outcome
     [word] = change_ticked(serve, caller, doing, [task_id])
     return word

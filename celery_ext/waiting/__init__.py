@@ -6,6 +6,7 @@ and ``select`` need one: they are imported by their names, so that a process wit
 
 from celery_ext.waiting import by_id
 from celery_ext.waiting.bulk import (
+    ActionName,
     Bulk,
     BulkAction,
     BulkOutcome,
@@ -24,6 +25,7 @@ from celery_ext.waiting.selection import Argument, Selection
 __all__ = [
     "LONG_LOOK_S",
     "READABLE",
+    "ActionName",
     "Argument",
     "Bulk",
     "BulkAction",

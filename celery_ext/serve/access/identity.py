@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from celery_ext.dead_letters import DeadLetter
+    from kombu_delayq.store import DelayStore
 
 
 class Action(StrEnum):
@@ -100,6 +101,12 @@ class Caller:
         """Whether the caller may send a dead letter back: it may act on the queue from which the letter came."""
         to = letter.routing_key if not letter.exchange else None
         return "*" in self.queues or (to is not None and self.may(Action.REPLAY, queue=to))
+
+    def queues_in(self, store: "DelayStore", queue: str | None) -> tuple[str, ...] | None:
+        """Returns the queues of a search in one queue, or in all that are the caller's; None for all that there are."""
+        if queue:
+            return (queue,)
+        return None if "*" in self.queues else tuple(self.queues_of(store.queues.names()))
 
     def queues_of(self, names: Iterable[str]) -> list[str]:
         """Returns those queues on which the caller may act, in the same order."""

@@ -10,7 +10,7 @@ from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.exchange import Answer, Count, Endpoints, Iso, Moment, Strict, answer, invalid_field, iso
 from celery_ext.serve.api.visible import Filter, selection_of
-from celery_ext.serve.bulk_runs import RunView, runs_of
+from celery_ext.serve.bulk_runs import RunView, run_of, runs_of
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import BulkAction
 from kombu_delayq.message import ms_of
@@ -97,27 +97,19 @@ def count_bulk(request: Request, body: BulkRequest) -> Response:
 @endpoint("POST", _ONE + ":start", Action.READ, idempotent=True)
 def start_bulk(request: Request, body: BulkStart) -> BulkAnswer:
     """Start what was counted."""
-    return _shown(runs_of(request).start(_run_of(request), body.confirm))
+    return _shown(runs_of(request).start(run_of(request), body.confirm))
 
 
 @endpoint("POST", _ONE + ":stop", Action.READ)
 def stop_bulk(request: Request) -> BulkAnswer:
     """Stop a bulk action after the call of Redis that is under way; what is done stays done."""
-    return _shown(runs_of(request).stop(_run_of(request)))
+    return _shown(runs_of(request).stop(run_of(request)))
 
 
 @endpoint("GET", _ONE, Action.READ)
 def show_bulk(request: Request) -> BulkAnswer:
     """Show how far a bulk action is."""
-    return _shown(_run_of(request))
-
-
-def _run_of(request: Request) -> RunView:
-    """Returns a bulk action of the caller, who must still be allowed to do it."""
-    caller = caller_of(request)
-    run = runs_of(request).get(request.path_params["id"], caller.name)
-    caller.check(changes.BULK_ACTIONS[run.action.name])
-    return run
+    return _shown(run_of(request))
 
 
 def _shown(run: RunView) -> BulkAnswer:

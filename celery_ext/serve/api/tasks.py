@@ -26,7 +26,7 @@ from celery_ext.serve.api.exchange import (
 from celery_ext.serve.api.visible import ARGUMENTS, TaskQuery, selection_of, shown_of
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting import DelayedTask, Done, Progress, Skipped, by_id, search_page, search_tasks
+from celery_ext.waiting import BulkAction, DelayedTask, Done, Progress, Skipped, search_page, search_tasks
 from kombu_delayq.message import ms_of
 
 
@@ -244,7 +244,7 @@ def _chunks(lines: Iterator[bytes]) -> Iterator[bytes]:
 def run_task(request: Request) -> Outcome:
     """Send a waiting task to its queue now."""
     _found(request, Action.RUN)
-    return _done(request, changes.run(serve_of(request), caller_of(request), request.path_params["id"]))
+    return _done(request, BulkAction("run_now"))
 
 
 @endpoint("GET", _ONE, Action.READ)
@@ -260,22 +260,21 @@ def show_task(request: Request) -> Task:
 @endpoint("PATCH", _ONE, Action.RESCHEDULE)
 def reschedule_task(request: Request, body: DueRequest) -> Outcome:
     """Change when a waiting task is due."""
-    serve, task_id = serve_of(request), request.path_params["id"]
+    serve = serve_of(request)
     if (body.eta is None) == (body.countdown is None):
         raise invalid_field("$", "give either eta or countdown")
     after_ms = (body.countdown or 0) * 1000
     due_ms = ms_of(body.eta) if body.eta is not None else serve.store.now_ms() + after_ms
     _found(request, Action.RESCHEDULE)
-    return _done(request, changes.reschedule(serve, caller_of(request), task_id, due_ms), due_ms)
+    return _done(request, BulkAction("reschedule", due_ms=due_ms))
 
 
 @endpoint("DELETE", _ONE, Action.CANCEL)
 def cancel_task(request: Request) -> Outcome:
     """Cancel a task, and end its delay chain."""
-    serve, caller, task_id = serve_of(request), caller_of(request), request.path_params["id"]
-    if not _found(request, Action.CANCEL) and not caller.unlimited:
+    if not _found(request, Action.CANCEL) and not caller_of(request).unlimited:
         raise _not_waiting(request)  # a chain whose step runs now belongs to nobody knows which queue
-    return _done(request, changes.cancel(serve, caller, task_id))
+    return _done(request, BulkAction("cancel"))
 
 
 def _not_waiting(request: Request) -> Problem:
@@ -291,32 +290,19 @@ def _not_waiting(request: Request) -> Problem:
 
 
 def _found(request: Request, action: Action) -> list[DelayedTask]:
-    """Returns the waiting tasks of an id to which the caller may do this, the next due first.
-
-    Those that it may not even see do not exist for it.
-
-    Raises:
-        Problem: 403: the caller may only see them.
-    """
-    caller, task_id = caller_of(request), request.path_params["id"]
-    [(_, messages)] = by_id.get(serve_of(request).store, [task_id])
-    messages.sort(key=lambda message: message.due_ms)
-    found = list(filter(changes.allowed(caller, action), messages))
-    if not found:
-        for seen in map(DelayedTask, filter(changes.allowed(caller, Action.READ), messages)):
-            caller.check(action, queue=seen.queue, task=seen.name or "")
-    return list(map(DelayedTask, found))
+    return changes.waiting_tasks(serve_of(request), caller_of(request), request.path_params["id"], action)
 
 
-def _done(request: Request, word: by_id.Outcome, due_ms: float | None = None) -> Outcome:
-    """Returns what became of a task; raises a problem where it did not wait."""
+def _done(request: Request, doing: BulkAction) -> Outcome:
+    """Changes a task, and returns what became of it; raises a problem where it did not wait."""
     task_id = request.path_params["id"]
+    word = changes.change_task(serve_of(request), caller_of(request), doing, task_id)
     if word == "not_delayed" or word == "dead_letter":
         raise _not_waiting(request)
     if word == "unreadable":
         detail = "the message of this task cannot be rewritten, so nothing changed"
         raise Problem(409, detail, "unreadable", id=task_id, outcome=word)
     done = Outcome(id=task_id, outcome=word)
-    if due_ms is not None and word == "rescheduled":
-        done.due = iso(due_ms)
+    if doing.due_ms is not None and word == "rescheduled":
+        done.due = iso(doing.due_ms)
     return done

@@ -72,15 +72,11 @@ def selection_of(
     """
     if wanted.q is not None and hidden:
         raise Problem(403, "this server hides arguments, so they cannot be searched", "arguments-hidden")
-    queues: tuple[str, ...] | None = None
     if wanted.queue is not None:
         caller.check(action, queue=wanted.queue)
-        queues = (wanted.queue,)
-    elif "*" not in caller.queues:
-        queues = tuple(caller.queues_of(store.queues.names()))
     try:
         return Selection(
-            queues=queues,
+            queues=caller.queues_in(store, wanted.queue),
             from_ms=-inf if wanted.from_ is None else ms_of(wanted.from_),
             to_ms=inf if wanted.to is None else ms_of(wanted.to),
             task=wanted.task,

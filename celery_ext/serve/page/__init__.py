@@ -18,6 +18,7 @@ def _change(path: str, handler: Handler, action: Action) -> ActionRoute:
 
 def routes() -> list[ActionRoute]:
     """Returns the routes of this part."""
+    actions = changes.BULK_ACTIONS.items()
     return [
         ActionRoute("/", overview.overview, Action.READ),
         ActionRoute("/queues", queue.queue, Action.READ, name="queue_by_name"),
@@ -25,12 +26,10 @@ def routes() -> list[ActionRoute]:
         ActionRoute("/waiting", queue.waiting, Action.READ),
         ActionRoute("/tasks", task.task, Action.READ, name="task_by_id"),
         ActionRoute("/tasks/{id:name}", task.task, Action.READ),
-        _change("/do/run", task.run, Action.RUN),
-        _change("/do/cancel", task.cancel, Action.CANCEL),
-        _change("/do/reschedule", task.reschedule, Action.RESCHEDULE),
+        *(_change(f"/do/{action}", partial(task.change, name), action) for name, action in actions),
         _change("/do/pause", partial(queue.change, changes.pause_queue), Action.PAUSE),
         _change("/do/resume", partial(queue.change, changes.resume_queue), Action.PAUSE),
-        *(_change(f"/bulk/{action}", partial(bulk.count, name), action) for name, action in bulk.ACTIONS.items()),
+        *(_change(f"/bulk/{action}", partial(bulk.count, name), action) for name, action in actions),
         ActionRoute("/bulk/{id:name}", bulk.bulk, Action.READ),
         _change("/bulk/{id:name}/start", bulk.start, Action.READ),
         ActionRoute("/bulk/{id:name}/start", bulk.bulk, Action.READ),  # as which a page asks that has refused a number

@@ -4,17 +4,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from celery_ext.serve import changes
-from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.bulk_runs import BUSY, RunView, runs_of
+from celery_ext.serve.access.identity import caller_of
+from celery_ext.serve.bulk_runs import BUSY, RunView, run_of, runs_of
 from celery_ext.serve.page.filter import Filter, filter_of, new_due_ms
 from celery_ext.serve.page.rendering import BOUND, Note, View, form_of, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting import BulkAction
+from celery_ext.waiting import ActionName, BulkAction
 from kombu_delayq.message import iso_of
 
-#: What a caller must be allowed to do, by the name of the action.
-ACTIONS = {"run_now": Action.RUN, "cancel": Action.CANCEL, "reschedule": Action.RESCHEDULE}
 _HEADINGS = {
     "counting": "Counting …",
     "counted": "Nothing has changed yet",
@@ -35,12 +33,12 @@ _OUTCOMES = {
 
 def bulk(request: Request) -> Response:
     """Answers with the page of a bulk action."""
-    return _page(request, _run_of(request), [])
+    return _page(request, run_of(request), [])
 
 
 def start(request: Request) -> Response:
     """Lets a bulk action begin, if the number of its tasks was typed."""
-    run, form = _run_of(request), dict(form_of(request))
+    run, form = run_of(request), dict(form_of(request))
     typed = form.get("confirm", "").strip().replace(",", "")
     if not (typed.isdecimal() and len(typed) < 12):
         return _page(request, run, [Note("bad", "Nothing changed: type the number of the tasks.")], 422)
@@ -55,13 +53,13 @@ def start(request: Request) -> Response:
 
 def stop(request: Request) -> Response:
     """Stops a bulk action."""
-    run = _run_of(request)
+    run = run_of(request)
     runs_of(request).stop(run)
     return RedirectResponse(f"../{run.id}", 303)
 
 
-def count(action: str, request: Request) -> Response:
-    """Changes the tasks that are ticked, a key of ``ACTIONS``; or counts all that match, which are changed later."""
+def count(action: ActionName, request: Request) -> Response:
+    """Changes the tasks that are ticked; or counts all that match, which are changed later."""
     serve, caller, given = serve_of(request), caller_of(request), form_of(request)
     form, ids = dict(given), [*dict.fromkeys(value for name, value in given if name == "id")]
     queue, page = form.get("queue", ""), View(request)
@@ -69,7 +67,7 @@ def count(action: str, request: Request) -> Response:
         wanted = filter_of(form, queue)
         selection = wanted.selection(serve.store, caller)
         due_ms = new_due_ms(serve.store, form) if action == "reschedule" else None
-        doing = BulkAction(action, due_ms=due_ms)  # type: ignore[arg-type]  # the keys of ACTIONS
+        doing = BulkAction(action, due_ms=due_ms)
         if "all" not in form:
             done = changes.change_ticked(serve, caller, doing, ids) if ids else {"none": 1}
             query = {**wanted.query, **{word: str(count) for word, count in done.items()}}
@@ -78,22 +76,15 @@ def count(action: str, request: Request) -> Response:
         raise Problem(422, f"nothing changed: {error}", "not-possible") from None
     if wanted.q and serve.settings.hide_arguments:
         raise Problem(422, "arguments are hidden on this server, so they cannot be searched", "not-possible")
-    caller.check_all(ACTIONS[action], queue=wanted.queue or None, task=wanted.task)
+    caller.check_all(changes.BULK_ACTIONS[action], queue=wanted.queue or None, task=wanted.task)
     run = runs_of(request).count(caller.name, selection, doing)
     return RedirectResponse(f"./{run.id}", 303)
 
 
-def _run_of(request: Request) -> RunView:
-    caller = caller_of(request)
-    run = runs_of(request).get(request.path_params["id"], caller.name)
-    for queue in run.queues or (None,):
-        caller.check(ACTIONS[run.action.name], queue=queue)
-    return run
-
-
 def _page(request: Request, run: RunView, notes: list[Note], status: int = 200) -> Response:
     page = View(request, "overview", notes, serve_of(request).store.now_ms())
-    verb, queue = ACTIONS[run.action.name].capitalize(), run.queues[0] if run.queues and len(run.queues) == 1 else ""
+    verb = changes.BULK_ACTIONS[run.action.name].capitalize()
+    queue = run.queues[0] if run.queues and len(run.queues) == 1 else ""
     to = f" to {(iso_of(run.action.due_ms) or '')[:19].replace('T', ' ')} UTC" if run.action.due_ms else ""
     return render(
         "bulk.html",

@@ -38,11 +38,8 @@ class Filter:
         Raises:
             ValueError: A part of it is wrong.
         """
-        queues: tuple[str, ...] | None = (self.queue,)
-        if not self.queue:
-            queues = None if "*" in caller.queues else tuple(caller.queues_of(store.queues.names()))
         return Selection(
-            queues=queues,
+            queues=caller.queues_in(store, self.queue),
             from_ms=self.from_ms,
             to_ms=self.to_ms,
             task=self.task or None,

@@ -5,7 +5,7 @@ from starlette.responses import RedirectResponse, Response
 
 from celery_ext.periodic import PeriodicStore
 from celery_ext.serve.access.identity import caller_of
-from celery_ext.serve.entries import ChangeEntry, change_entry, entries_of
+from celery_ext.serve.api.periodic import ChangeEntry, change_entry, entries_of
 from celery_ext.serve.page.rendering import Note, View, form_of, render
 from celery_ext.serve.service import serve_of
 

@@ -9,13 +9,12 @@ from starlette.responses import RedirectResponse, Response
 
 from celery_ext.delays import DelayChain, in_words
 from celery_ext.serve import changes
-from celery_ext.serve.access.identity import Action, Caller, caller_of
+from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.page.filter import new_due_ms
 from celery_ext.serve.page.rendering import Note, View, form_of, notes_of, render
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
-from celery_ext.waiting import DelayedTask, by_id
-from kombu_delayq.store import DelayStore
+from celery_ext.waiting import ActionName, BulkAction, DelayedTask
 
 #: What became of a task, as the page that follows says it.
 DONE = {
@@ -72,7 +71,7 @@ def task_page(request: Request, task_id: str, notes: list[Note], status: int = 2
     """
     serve, page = serve_of(request), View(request, "overview", notes)
     page.now_ms = serve.store.now_ms()
-    found = find(serve.store, caller_of(request), task_id)
+    found = changes.waiting_tasks(serve, caller_of(request), task_id, Action.READ) if task_id else []
     if not found:
         may_see, more = caller_of(request).may_read, serve.settings.dead_letters
         letter = changes.find_letter(serve.store, may_see, task_id, more) if task_id else None
@@ -90,15 +89,6 @@ def task_page(request: Request, task_id: str, notes: list[Note], status: int = 2
         folds=[] if hidden else list(_folds(first)),
         steps=_chain(first),
     )
-
-
-def find(store: DelayStore, caller: Caller, task_id: str) -> list[DelayedTask]:
-    """Returns the waiting tasks of an id that a caller may see, the next due first."""
-    if not task_id:
-        return []
-    [(_, messages)] = by_id.get(store, [task_id])
-    found = [DelayedTask(message) for message in sorted(messages, key=lambda message: message.due_ms)]
-    return [one for one in found if caller.may(Action.READ, queue=one.queue, task=one.name or "")]
 
 
 def _facts(task: DelayedTask) -> Iterator[tuple[str, str]]:
@@ -174,46 +164,21 @@ def _around(steps: list[ChainStep], here: int) -> list[ChainStep]:
     ]
 
 
-def run(request: Request) -> Response:
-    """Sends a task to its queue now."""
-    task_id, _ = _begin(request, Action.RUN)
-    return _end(request, task_id, changes.run(serve_of(request), caller_of(request), task_id))
-
-
-def cancel(request: Request) -> Response:
-    """Cancels a task."""
-    task_id, _ = _begin(request, Action.CANCEL)
-    return _end(request, task_id, changes.cancel(serve_of(request), caller_of(request), task_id))
-
-
-def reschedule(request: Request) -> Response:
-    """Changes when a task is due."""
-    task_id, form = _begin(request, Action.RESCHEDULE)
-    serve = serve_of(request)
-    try:
-        outcome = changes.reschedule(serve, caller_of(request), task_id, new_due_ms(serve.store, form))
-    except ValueError as error:
-        text = str(error)
-        return task_page(request, task_id, [Note("bad", f"Not rescheduled: {text}.".replace("..", "."))], 422)
-    return _end(request, task_id, outcome)
-
-
-def _begin(request: Request, action: Action) -> tuple[str, dict[str, str]]:
-    """Returns the task id and the form, once it is certain that the caller may do this with the task."""
-    store, caller, form = serve_of(request).store, caller_of(request), dict(form_of(request))
+def change(name: ActionName, request: Request) -> Response:
+    """Sends a task to its queue now, cancels it, or changes when it is due."""
+    serve, caller, form = serve_of(request), caller_of(request), dict(form_of(request))
+    action = changes.BULK_ACTIONS[name]
     task_id = form.get("id", "").strip()
     if not task_id:
         raise bad_request("the form names no task")
-    [(_, messages)] = by_id.get(store, [task_id])
-    if not any(map(changes.allowed(caller, action), messages)):
-        if any(map(changes.allowed(caller, Action.READ), messages)):
-            raise Problem(403, f"{caller.name} may not {action} this task", "not-allowed")
-        if messages or not (caller.may(action) and caller.unlimited):
-            # For this caller it does not wait. A step of its delay chain may run, of a queue and a task that nobody
-            # knows here.
-            raise Problem(404, "this task does not wait")
-    return task_id, form
-
-
-def _end(request: Request, task_id: str, outcome: str) -> Response:
+    if not changes.waiting_tasks(serve, caller, task_id, action) and not caller.unlimited:
+        # For this caller it does not wait. A step of its delay chain may run, of a queue and a task that nobody knows
+        # here.
+        raise Problem(404, "this task does not wait")
+    try:
+        due_ms = new_due_ms(serve.store, form) if action is Action.RESCHEDULE else None
+        outcome = changes.change_task(serve, caller, BulkAction(name, due_ms=due_ms), task_id)
+    except ValueError as error:
+        text = str(error)
+        return task_page(request, task_id, [Note("bad", f"Not rescheduled: {text}.".replace("..", "."))], 422)
     return RedirectResponse(View(request).task(task_id, done=outcome), 303)

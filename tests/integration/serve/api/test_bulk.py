@@ -115,6 +115,8 @@ def test_all_queues_are_all_of_the_caller(make_api: MakeApi) -> None:
     api = make_api(caller=Caller("queue", frozenset(Action), ("q1",)))
     job = api.post("/v1/bulk", json={"action": "cancel", "filter": {}}).json()
     assert job["matched"] == 3
+    elsewhere = make_api(caller=Caller("queue", frozenset(Action), ("q0",)))  # since then it has lost the queue
+    assert elsewhere.get(f"/v1/bulk/{job['id']}").status_code == 403
 
 
 def test_any_process_of_a_server_knows_a_bulk_action(make_api: MakeApi, client: redis.Redis) -> None:
