@@ -36,10 +36,7 @@ def _fill(proj: Proj, count: int) -> None:
 
 
 def test_a_destructive_command_asks_and_takes_a_no(proj: Proj) -> None:
-    """At a terminal cancel asks for the id and purge for the counts; a no changes nothing and exits with 1.
-
-    Each question names the broker, without its password.
-    """
+    """At a terminal cancel asks for the id and purge for the counts; a no changes nothing and exits with 1."""
     proj.send("record", countdown=3600, queue="orders", task_id="esc\x1b[2J")
     with terminal(proj.server, "cancel", "esc\x1b[2J") as process:
         process.read_until(f"Cancel task esc\\x1b[2J on {proj.server.url}? [y/N]")
@@ -162,19 +159,6 @@ def test_an_output_without_room_is_told_as_such(proj: Proj) -> None:
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         assert done.stderr == "Error: the output cannot be written: [Errno 28] No space left on device\n", args
         assert done.returncode == 1
-
-
-@pytest.fixture
-def late(proj: Proj, monkeypatch: pytest.MonkeyPatch) -> Proj:
-    """A broker with a message that is overdue and one that is not, and a terminal for which nobody wishes anything."""
-    for name in ("NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    with proj.connection() as connection:
-        connection.default_channel.store.delivery.offer(
-            "many", Offer("late", "1000", 0, '{"headers": {"task": "t"}}'), Offer("far", "+5400000", 0, "{}")
-        )
-    return proj
 
 
 def test_a_terminal_that_knows_few_letters_gets_the_others_escaped(proj: Proj) -> None:
