@@ -91,9 +91,9 @@ WORLDS: dict[str, tuple[str, list[list[str]]]] = {
 }
 
 
-def explore(store: DelayStore, world: str) -> None:
-    """Searches a world."""
-    found = Explorer(ChainsWorld(store, *WORLDS[world]), store.client).explore(SECONDS)
+def explore(store: DelayStore, world: str, seconds: float = SECONDS) -> None:
+    """Searches a world, for some time at the most."""
+    found = Explorer(ChainsWorld(store, *WORLDS[world]), store.client).explore(seconds)
     print(f"{world}: {found}")
     assert found.ends
 

@@ -147,9 +147,9 @@ LATE: dict[str, tuple[Sequence[Sequence[str]], Sequence[Consumer]]] = {
 }
 
 
-def explore(store: DelayStore, world: str) -> None:
-    """Searches a world."""
-    found = Explorer(LettersWorld(store, *(LISTED | LATE)[world]), store.client).explore(SECONDS)
+def explore(store: DelayStore, world: str, seconds: float = SECONDS) -> None:
+    """Searches a world, for some time at the most."""
+    found = Explorer(LettersWorld(store, *(LISTED | LATE)[world]), store.client).explore(seconds)
     print(f"{world}: {found}")
     assert found.ends
 

@@ -9,7 +9,7 @@ from tests.support.store.explorer import Explorer
 from tests.support.store.worlds import Consumer, FleetWorld
 
 #: For how long each world is searched at most, in s. The largest takes about five seconds on a free core.
-SECONDS = float(os.environ.get("EXPLORE_SECONDS", "60"))
+SECONDS = float(os.environ.get("EXPLORE_SECONDS", "20"))
 
 pytestmark = pytest.mark.timeout(SECONDS + 60)
 
@@ -66,9 +66,9 @@ IN_HAND: dict[str, World] = {
 }
 
 
-def explore(store: DelayStore, world: str) -> None:
-    """Searches a world."""
-    found = Explorer(FleetWorld(store, *(WAITING | IN_HAND)[world]), store.client).explore(SECONDS)
+def explore(store: DelayStore, world: str, seconds: float = SECONDS) -> None:
+    """Searches a world, for some time at the most."""
+    found = Explorer(FleetWorld(store, *(WAITING | IN_HAND)[world]), store.client).explore(seconds)
     print(f"{world}: {found}")
     assert found.ends
 

@@ -11,9 +11,15 @@ from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from tests.store.explore.test_chains import explore as chains
 from tests.store.explore.test_dead_letters import explore as letters
+from tests.store.explore.test_journal import explore as journal
 from tests.store.explore.test_kernel import explore as kernel
 from tests.store.explore.test_periodic import explore as periodic
 from tests.support.store.explorer import Violation
+
+#: For how long a fault is looked for at most, in s; most are found at once.
+SECONDS = 120
+
+pytestmark = pytest.mark.timeout(SECONDS + 60)
 
 
 class Plant(NamedTuple):
@@ -30,7 +36,7 @@ class Plant(NamedTuple):
     name: str
     taken_out: str
     put_in: str
-    explore: Callable[[DelayStore, str], None]
+    explore: Callable[[DelayStore, str, float], None]
     world: str
 
 
@@ -72,6 +78,27 @@ PLANTS = {
         letters,
         "a leader dies while it buries",
     ),
+    "a row is promoted that was cancelled": Plant(
+        "journal/promote.lua",
+        "if kind == 'p' or kind == 'c' then",
+        "if kind == 'p' then",
+        journal,
+        "a promoter against a cancel that may die",
+    ),
+    "a row is promoted again": Plant(
+        "journal/promote.lua",
+        "if kind == 'p' or kind == 'c' then",
+        "if kind == 'c' then",
+        journal,
+        "a promoter that is killed, and the next",
+    ),
+    "a promoter goes on that another has followed": Plant(
+        "include/shared/fencing.lua",
+        "tonumber(latest) ~= tonumber(token)",
+        "false",
+        journal,
+        "a promoter that stands still, and the next",
+    ),
     "a run is armed twice": Plant(
         "periodic/arm.lua", "tonumber(run.time) <= latest_of(note)", "false", periodic, "two processes arm"
     ),
@@ -89,6 +116,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     scripts.load.cache_clear()
 
 
+@pytest.mark.plain_server
 @pytest.mark.parametrize("layout", ["hash"], indirect=True)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_fault_is_found(store: DelayStore, planted: Path, plant: str) -> None:
@@ -98,4 +126,4 @@ def test_a_fault_is_found(store: DelayStore, planted: Path, plant: str) -> None:
     assert source.count(taken_out) == 1
     (planted / name).write_text(source.replace(taken_out, put_in), encoding="utf-8")
     with pytest.raises(Violation, match=r"^Violation: (?s:.)*after the steps\n    "):
-        explore(store, world)
+        explore(store, world, SECONDS)

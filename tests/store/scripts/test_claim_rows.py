@@ -2,7 +2,6 @@
 
 from celery_ext.journal.promotion import Promotion
 from kombu_delayq.store import DelayStore
-from tests.support.store.keyspace import contents
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row
 
 
@@ -16,14 +15,6 @@ def test_a_free_row_is_claimed(store: DelayStore) -> None:
     assert all(before_ms - 1 <= float(note[1:]) <= store.now_ms() for note in notes.values())
     assert store.part(Promotion).claim_rows(numbers(2, 3)) == {2: "claimed", 3: "claimed"}
     assert store.client.hget(GUARD, "2") == notes[b"2"]
-
-
-def test_a_pushed_row_is_not_claimed(store: DelayStore) -> None:
-    """Once a row is in the store, its claim changes nothing: Redis decides over it."""
-    store.part(Promotion).promote(JOURNAL_ID, elected(store), [row(1)])
-    before = contents(store.client)
-    assert store.part(Promotion).claim_rows(numbers(1)) == {1: "pushed"}
-    assert contents(store.client) == before
 
 
 def test_thousands_are_claimed_in_one_go(store: DelayStore) -> None:

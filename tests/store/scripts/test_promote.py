@@ -6,7 +6,7 @@ from celery_ext.journal import promotion
 from celery_ext.journal.promotion import Promoted, Promotion
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.layouts import LAYOUT_OF
-from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, announced, contents, look, waiting
+from tests.support.store.keyspace import FUTURE_MS, Ear, announced, contents, look, waiting
 from tests.support.store.promoting import GUARD, JOURNAL_ID, elected, numbers, row, several_rows
 
 
@@ -22,26 +22,6 @@ def test_a_row_comes_into_the_store(store: DelayStore) -> None:
     note = store.client.hget(GUARD, "1")
     assert note[:1] == b"p"
     assert before_ms - 1 <= float(note[1:]) <= store.now_ms()
-
-
-def test_a_row_comes_once(store: DelayStore) -> None:
-    """A row that the guard has as pushed is left alone, also when its message has left the store since."""
-    token = elected(store)
-    store.part(Promotion).promote(JOURNAL_ID, token, [row(1), row(2, due_ms=PAST_MS)])
-    assert store.delivery.transfer("q").moved == 1
-    before = contents(store.client)
-    words = store.part(Promotion).promote(JOURNAL_ID, token, [row(1), row(2, due_ms=PAST_MS)]).words
-    assert words == {1: "pushed", 2: "pushed"}
-    assert contents(store.client) == before
-
-
-def test_a_claimed_row_stays_away(store: DelayStore) -> None:
-    """Of the rows of one call, those that were claimed are not put into the store."""
-    token = elected(store)
-    store.part(Promotion).claim_rows(numbers(2))
-    words = store.part(Promotion).promote(JOURNAL_ID, token, several_rows(3)).words
-    assert words == {1: "promoted", 2: "claimed", 3: "promoted"}
-    assert [message[0] for message in look(store)[b"waiting in q"]] == ["i1", "i3"]
 
 
 @pytest.mark.parametrize("between", ["nothing", "settled", "held", "claimed", "pushed"])

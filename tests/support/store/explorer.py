@@ -46,11 +46,13 @@ class Database(NamedTuple):
         now_ms: Redis's clock, ms since the epoch.
         values: By key: a list's items, or the members with their scores or values. Sets and strings are lists, too.
         dumps: By key: what ``RESTORE`` takes, and the time to live in ms.
+        beside: What there is beside Redis, as the world tells it.
     """
 
     now_ms: float
     values: Mapping[bytes, Any]
     dumps: Mapping[bytes, tuple[bytes, int]]
+    beside: Any = None
 
 
 class World(Protocol[S]):
@@ -64,6 +66,12 @@ class World(Protocol[S]):
 
     def begin(self) -> S:
         """Makes the first state, on an empty database."""
+
+    def beside(self) -> Any:
+        """Returns what there is beside Redis, such as the rows of tables; its ``repr`` tells states apart."""
+
+    def put_back(self, beside: Any) -> None:
+        """Puts back what there was beside Redis."""
 
     def steps(self, state: S) -> Iterable[Step[S]]:
         """Returns what the actors can do in a state."""
@@ -141,9 +149,8 @@ class Explorer(Generic[S]):
         """Reads what Redis has."""
         (seconds, micros), *rows = self._read()
         values = {key: _paired(value) if kind in (b"hash", b"zset") else value for key, kind, value, _, _ in rows}
-        return Database(
-            int(seconds) * 1000 + int(micros) / 1000, values, {key: (dump, ttl) for key, _, _, dump, ttl in rows}
-        )
+        dumps = {key: (dump, ttl) for key, _, _, dump, ttl in rows}
+        return Database(int(seconds) * 1000 + int(micros) / 1000, values, dumps, self._world.beside())
 
     def _take(self, step: Step[S], taken: list[str]) -> tuple[S, Database]:
         try:
@@ -166,6 +173,7 @@ class Explorer(Generic[S]):
             for key, (dump, ttl) in database.dumps.items():
                 pipe.restore(key, max(ttl, 0), dump)
             pipe.execute()
+        self._world.put_back(database.beside)
 
     def _note(self, state: S, database: Database) -> bool:
         """Notes a state. Returns whether it is new."""
@@ -179,7 +187,8 @@ class Explorer(Generic[S]):
             for key, value in sorted(database.values.items())
             if not any(part in key for part in self._world.ignored)
         ]
-        digest = hash((state, tuple(told)))
+        beside = _TIME.sub(relative, repr(database.beside).encode())
+        digest = hash((state, tuple(told), beside))
         before = len(self._seen)
         self._seen.add(digest)
         return len(self._seen) > before

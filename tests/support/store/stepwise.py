@@ -4,6 +4,7 @@ The code runs from its beginning each time, and hears again what it has heard of
 So it has to do the same when it hears the same.
 """
 
+import inspect
 import pickle
 import re
 from collections.abc import Callable, Iterator
@@ -94,7 +95,11 @@ class Turn:
             return self._before[self._at - 1]
         if self._at > len(self._before) + 1:
             raise Paused
-        self._made = [act()]
+        Turn.now = None  # what the call itself calls is part of it
+        try:
+            self._made = [act()]
+        finally:
+            Turn.now = self
         return self._made[0]
 
 
@@ -141,6 +146,22 @@ class Stepwise(redis.Connection):
             super().disconnect(*args)
 
 
+def by_turns(owner: type) -> type:
+    """Returns a class whose methods and properties wait for their turns: each is one call, whatever it does."""
+
+    def method(real: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **options: Any) -> Any:
+            return real(*args, **options) if Turn.now is None else Turn.now.take(lambda: real(*args, **options))
+
+        return called
+
+    members = {name: inspect.getattr_static(owner, name) for name in dir(owner) if not name.startswith("_")}
+    turned = {
+        name: property(method(one.fget)) if isinstance(one, property) else method(one) for name, one in members.items()
+    }
+    return type(owner.__name__, (owner,), turned)
+
+
 class Processes:
     """Makes stores, each as of another process, whose calls wait for their turns.
 
@@ -150,15 +171,15 @@ class Processes:
 
     def __init__(self, store: DelayStore) -> None:
         port = store.client.connection_pool.connection_kwargs["port"]
-        self._keys, self._options = store.keys, Options(layout=store.layout)
-        self._client = redis.Redis(connection_pool=redis.ConnectionPool(connection_class=Stepwise, port=port))
-        self._client.ping()
+        self.keys, self._options = store.keys, Options(layout=store.layout)
+        self.client = redis.Redis(connection_pool=redis.ConnectionPool(connection_class=Stepwise, port=port))
+        self.client.ping()
 
-    def store(self) -> DelayStore:
+    def store(self) -> Any:
         """Makes a store."""
-        return DelayStore(self._client, self._keys, options=self._options)
+        return DelayStore(self.client, self.keys, options=self._options)
 
-    def go_on(self, work: Work, act: Callable[[DelayStore], Any]) -> Work:
+    def go_on(self, work: Work, act: Callable[[Any], Any]) -> Work:
         """Lets some work make one call more."""
         store = self.store()
         result, heard, is_done = Turn(work.heard).run(lambda: act(store))

@@ -127,6 +127,13 @@ class FleetWorld:
         self.store.consumers.note_queues([QUEUE])
         return Fleet(left=self._actors, consumers=self._consumers)
 
+    def beside(self) -> Any:
+        """There is nothing beside Redis."""
+        return None
+
+    def put_back(self, beside: Any) -> None:
+        """There is nothing beside Redis."""
+
     def steps(self, fleet: Fleet) -> Iterator[Step[Fleet]]:
         """Yields what each actor can do next."""
         for at, (step, *later) in ((at, steps) for at, steps in enumerate(fleet.left) if steps):
