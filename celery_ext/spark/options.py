@@ -156,11 +156,9 @@ class WriteOptions(BrokerOptions):
     """Options that decide how rows become tasks."""
 
     foreign: ClassVar[str] = "options for reading what waits; what has them, such as a view, cannot be written"
-    task: str | None = _option(None, text, "", "Name of the task, for rows without a value in column `task`.")
-    queue: str | None = _option(
-        None, text, "", "Queue, for rows without a value in column `queue`. Without it the app's routes decide."
-    )
-    priority: int | None = _option(None, whole(0, 9), "0-9", "Priority, for rows without their own.")
+    task: str | None = _option(None, text, "", "Name of the task.")
+    queue: str | None = _option(None, text, "", "Queue. Without it the app's routes decide.")
+    priority: int | None = _option(None, whole(0, 9), "0-9", "Priority.")
     countdown: float | None = _option(
         None, duration, "s, or 10m", "Delay, counted from the start of the job, for rows without eta or countdown."
     )
@@ -169,7 +167,7 @@ class WriteOptions(BrokerOptions):
         None, level_table, "", "Table of the delay levels. Default: the table of the app."
     )
     delay_chain: str | None = _option(
-        None, chain_text, "", "Retry schedule, such as `4m,10m,1h`, in place of that of the task, for rows without one."
+        None, chain_text, "", "Retry schedule, such as `4m,10m,1h`, in place of that of the task."
     )
     expires: float | datetime | None = _option(
         None,
@@ -177,14 +175,10 @@ class WriteOptions(BrokerOptions):
         "s, 10m or ISO 8601",
         "When a task expires: a time, or a duration that counts from the start of the job.",
     )
-    time_limit: float | None = _option(None, some_duration, "s", "Hard time limit, for rows without their own.")
-    soft_time_limit: float | None = _option(None, some_duration, "s", "Soft time limit, for rows without their own.")
-    ignore_result: bool | None = _option(
-        None, switch, "", "Whether results are dropped, for rows without their own value."
-    )
-    headers: dict[str, Any] | None = _option(
-        None, further_headers, "JSON", "Message headers, for rows without their own."
-    )
+    time_limit: float | None = _option(None, some_duration, "s", "Hard time limit.")
+    soft_time_limit: float | None = _option(None, some_duration, "s", "Soft time limit.")
+    ignore_result: bool | None = _option(None, switch, "", "Whether results are dropped.")
+    headers: dict[str, Any] | None = _option(None, further_headers, "JSON", "Message headers.")
     id_columns: tuple[str, ...] | None = _option(
         None,
         names,
@@ -225,7 +219,7 @@ class WriteOptions(BrokerOptions):
         0,
         whole(0),
         "messages",
-        "Most messages in a queue, the delayed ones included; the job waits for room. 0 is no limit.",
+        "Most messages in a queue, also delayed ones; the job waits for room. 0 is no limit.",
     )
     on_bad_row: str = _option(
         "fail",
