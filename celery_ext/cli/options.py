@@ -25,7 +25,7 @@ from kombu_delayq.message import ms_of
 from kombu_delayq.store import DelayStore
 
 
-class Moment(NamedTuple):
+class GivenMoment(NamedTuple):
     """A point in time as it was given: in ms since the epoch, or if it is relative, in ms from now."""
 
     ms: float
@@ -36,14 +36,14 @@ class Moment(NamedTuple):
         return now_ms + self.ms if self.relative else self.ms
 
 
-def moment(text: str) -> Moment:
+def moment(text: str) -> GivenMoment:
     """Reads an ISO 8601 time, local where it has no zone, or a duration from now; a type of click's.
 
     Raises:
         click.BadParameter: It is neither.
     """
     try:
-        return Moment(durations.parse(text) * 1000, True)
+        return GivenMoment(durations.parse(text) * 1000, True)
     except durations.TooLong as error:
         raise click.BadParameter(str(error)) from error
     except ValueError:
@@ -55,7 +55,7 @@ def moment(text: str) -> Moment:
             f"{quoted(text)} is neither a time in ISO 8601, such as 2026-11-21T15:04 or 2026-11-21T15:04:05+01:00,"
             " nor a duration from now with its unit, such as 10m or 1h30m"
         ) from None
-    return Moment(ms_of(at), False)
+    return GivenMoment(ms_of(at), False)
 
 
 def duration(text: str) -> float:

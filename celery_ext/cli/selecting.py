@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from celery_ext.cli.options import Moment, moment
+from celery_ext.cli.options import GivenMoment, moment
 from celery_ext.cli.output import number_of, print_stderr
 from celery_ext.cli.progress import Bar
 from celery_ext.waiting import (
@@ -28,8 +28,8 @@ class Criteria(NamedTuple):
     """What was given of the options."""
 
     task: str | None
-    due_from: Moment | None
-    due_to: Moment | None
+    due_from: GivenMoment | None
+    due_to: GivenMoment | None
     arguments: tuple[Argument, ...]
 
     def selection(self, now_ms: float, queues: Iterable[str] | None = None) -> Selection:

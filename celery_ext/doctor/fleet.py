@@ -19,7 +19,7 @@ from celery_ext.health import Level
 
 
 @dataclass(frozen=True)
-class Fault:
+class KombuFault:
     """A fault of kombu's Redis transport.
 
     Attributes:
@@ -36,13 +36,13 @@ class Fault:
 
 
 FAULTS = (
-    Fault(
+    KombuFault(
         "https://github.com/celery/celery/issues/10205",
         "5.7",
         "after a connection is lost, a worker may answer and consume nothing until it is restarted",
         ours=False,  # the poller stays in the event loop
     ),
-    Fault(
+    KombuFault(
         "https://github.com/celery/celery/issues/10502",
         "5.7",
         "after its idle subscription is cut without a word, a worker hears no remote control and no Broadcast queue",
@@ -51,7 +51,7 @@ FAULTS = (
 )
 
 
-def faults_of(kombu: str, *, ours: bool) -> Iterator[Fault]:
+def faults_of(kombu: str, *, ours: bool) -> Iterator[KombuFault]:
     """Yields the faults of a process.
 
     Args:

@@ -11,7 +11,7 @@ import click
 from kombu.connection import Connection
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
-from celery_ext.cli.options import Moment, confirm, json_option, moment, queue_name, queues_argument, yes_option
+from celery_ext.cli.options import GivenMoment, confirm, json_option, moment, queue_name, queues_argument, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, when
 from celery_ext.cli.progress import with_progress
 from celery_ext.journal.status import losses, state_seen
@@ -123,7 +123,7 @@ def _checked_text(queue: str, values: dict[str, Any]) -> str:
 def restore(
     broker: CliBroker,
     queues: tuple[str, ...],
-    due_from: Moment | None,
+    due_from: GivenMoment | None,
     overdue: str,
     dead_letters: str | None,
     dry_run: bool,

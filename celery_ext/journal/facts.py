@@ -53,7 +53,7 @@ class Watermarks:
 ALIVE_S = 30.0
 
 
-class Leader(NamedTuple):
+class LeadingPromoter(NamedTuple):
     """The promoter that leads, or led last, as the journal knows it.
 
     Attributes:
@@ -85,7 +85,7 @@ class Leader(NamedTuple):
         """Whether it was heard lately. A clock that was set back says so for a second at most."""
         return abs(self.silent_s) < ALIVE_S
 
-    def has_place_of(self, other: "Leader") -> bool:
+    def has_place_of(self, other: "LeadingPromoter") -> bool:
         """Whether it is at the Redis of another, which may have lost its data since.
 
         That is so on the same server; and if the server is another one, at the same address for the same process, or
@@ -113,11 +113,11 @@ class Facts:
         """Returns the number of the latest heartbeat, 0 before the first."""
         return self._database.read(lambda connection: int(facts_in(connection)["heartbeat"]))
 
-    def leader(self) -> Leader | None:
+    def leader(self) -> LeadingPromoter | None:
         """Returns the promoter that leads, or led last; None if nobody has yet."""
         return self._database.read(_leader_in)
 
-    def lead(self, leader: Leader, after: Leader | None) -> bool:
+    def lead(self, leader: LeadingPromoter, after: LeadingPromoter | None) -> bool:
         """Notes a new leader. Returns False, and notes nothing, if another was faster.
 
         Args:
@@ -288,12 +288,12 @@ def facts_in(connection: Connection, lock: str | None = None) -> dict[str, str]:
     return {row.name: row.value for row in connection.execute(found)}
 
 
-def _leader_in(connection: Connection, *, lock: bool = False) -> Leader | None:
+def _leader_in(connection: Connection, *, lock: bool = False) -> LeadingPromoter | None:
     found = json.loads(facts_in(connection, lock="leader" if lock else None)["leader"])
-    return Leader._make([*found[:-1], _now_s(connection) - found[-1]]) if found else None
+    return LeadingPromoter._make([*found[:-1], _now_s(connection) - found[-1]]) if found else None
 
 
-def _note_leader(connection: Connection, leader: Leader) -> None:
+def _note_leader(connection: Connection, leader: LeadingPromoter) -> None:
     set_fact(connection, "leader", json.dumps([*leader[:-1], _now_s(connection)]))
 
 

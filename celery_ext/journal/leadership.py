@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from kombu.log import get_logger
 
-from celery_ext.journal.facts import Leader, Watermarks
+from celery_ext.journal.facts import LeadingPromoter, Watermarks
 from celery_ext.journal.promotion import ALL, Election
 from celery_ext.journal.store import JournaledStore
 from kombu_delayq.text import as_text
@@ -30,7 +30,7 @@ class NotLeading(Exception):
     """Another promoter was elected, or Redis is not what it was."""
 
 
-class Leadership:
+class PromoterLeadership:
     """Elects this process as the promoter that leads, and sends its heartbeats.
 
     The lease in Redis says who may try. The journal gives each leader a fencing token, and Redis refuses what comes
@@ -217,7 +217,7 @@ class Leadership:
         _refuse({one.word for one in found.values()}, "other")
         return found
 
-    def _take_lead(self, found: Mapping[str, Election], led: Leader | None) -> Leader | None:
+    def _take_lead(self, found: Mapping[str, Election], led: LeadingPromoter | None) -> LeadingPromoter | None:
         """Notes that this process leads; None if another was faster.
 
         Raises NotLeading if that has other data of Redis.
@@ -225,7 +225,7 @@ class Leadership:
         if any(one.word == "superseded" for one in found.values()):
             return None
         promotion = self._store.promotion
-        own = Leader(self.token, self._name, self._data(), promotion.server(), promotion.place())
+        own = LeadingPromoter(self.token, self._name, self._data(), promotion.server(), promotion.place())
         goes_on = led is None or own.has_place_of(led) or (own.redis == led.redis and found[ALL].word not in LOST)
         if led is not None and led.is_alive and not goes_on:
             raise NotLeading("elsewhere")
@@ -309,9 +309,9 @@ def notice(store: JournaledStore) -> None:
     """Notes that Redis has lost its data. A promoter that leads is elected anew after that.
 
     Raises:
-        NotLeading: As of ``Leadership.begin``.
+        NotLeading: As of ``PromoterLeadership.begin``.
     """
-    Leadership(store, f"restore {uuid4().hex[:8]}", logging.WARNING).begin()  # the caller restores it
+    PromoterLeadership(store, f"restore {uuid4().hex[:8]}", logging.WARNING).begin()  # the caller restores it
 
 
 def _refuse(words: Collection[str], *refused: str) -> None:

@@ -98,7 +98,7 @@ class Election(NamedTuple):
     heartbeat: int = 0
 
 
-class Heartbeat(NamedTuple):
+class MarkerHeartbeat(NamedTuple):
     """What the marker says about Redis's data.
 
     Attributes:
@@ -115,7 +115,7 @@ class Heartbeat(NamedTuple):
     server: str = ""
 
 
-class Promoted(NamedTuple):
+class PromotedRows(NamedTuple):
     """The result of putting rows into the store.
 
     Attributes:
@@ -165,7 +165,9 @@ def elect(
     *, marker: _Marker, journal_id: str, token: int, epoch: int, least: int, heartbeat: int, guard: str, is_anew: bool
 ) -> Election: ...
 @operation()
-def journal_heartbeat(*, journal: HashKey, journal_id: str, token: int, heartbeat: int, compared: str) -> Heartbeat: ...
+def journal_heartbeat(
+    *, journal: HashKey, journal_id: str, token: int, heartbeat: int, compared: str
+) -> MarkerHeartbeat: ...
 @operation()
 def promote(
     *, marker: _Marker, into: Into, expire: int, of: str, token: int, hold: str, offers: Rows[Promotable]
@@ -277,7 +279,7 @@ class Promotion(StorePart):
 
     def journal_heartbeat(
         self, journal: str, token: int, heartbeat: int, groups: Iterable[str], compared: Mapping[str, str]
-    ) -> dict[str, Heartbeat]:
+    ) -> dict[str, MarkerHeartbeat]:
         """Sets the heartbeat of markers to the journal's, and tells whether Redis's data are those of this token.
 
         Args:
@@ -299,7 +301,7 @@ class Promotion(StorePart):
         ]
         return dict(zip(of, self._run_each(calls), strict=True))
 
-    def promote(self, journal: str, token: int, rows: Iterable[Row], hold: str = "") -> Promoted:
+    def promote(self, journal: str, token: int, rows: Iterable[Row], hold: str = "") -> PromotedRows:
         """Puts rows into the store, each once, under the ids of their messages.
 
         Rows of several queues may come in any order. A call of the script has at most ``PROMOTE_COUNT`` rows. With an
@@ -320,9 +322,9 @@ class Promotion(StorePart):
             for page in pages(own, PROMOTE_COUNT, PROMOTE_BYTES, lambda row: len(row.body)):
                 word, *found = self._registry.run(queue, self._promote_call(journal, token, queue, page, hold))
                 if word != "promoted":
-                    return Promoted(word, words)
+                    return PromotedRows(word, words)
                 words.update(zip((row.seq for row in page), found, strict=True))
-        return Promoted("promoted", words)
+        return PromotedRows("promoted", words)
 
     def claim_rows(self, rows: Iterable[Numbered], hold: str = "") -> dict[int, str]:
         """Claims rows that the caller has taken out of the journal, or holds rows that it is about to bring.

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from celery_ext.delays import in_words
 from celery_ext.journal.deadlines import CALL_S, deadline
 from celery_ext.journal.errors import JournalRefused, JournalUnavailable
-from celery_ext.journal.facts import Leader
+from celery_ext.journal.facts import LeadingPromoter
 from celery_ext.journal.journal import Journal
 from celery_ext.journal.promotion import ALL, Marker, Promotion
 from kombu_delayq.store import Store
@@ -179,7 +179,7 @@ def fault_of(store: StoreOfTwo, heartbeat: int | None = None) -> str | None:
     return next((fault for fault in known if fault in faults), None)
 
 
-def leader_elsewhere(journal: Journal, promotion: Promotion, heartbeat: int = 0) -> Leader | None:
+def leader_elsewhere(journal: Journal, promotion: Promotion, heartbeat: int = 0) -> LeadingPromoter | None:
     """Returns who leads the journal from another Redis, or with another key prefix, and is alive; None if nobody does.
 
     Args:
@@ -196,7 +196,7 @@ def leader_elsewhere(journal: Journal, promotion: Promotion, heartbeat: int = 0)
     marker = promotion.marker()
     if marker is not None and marker.redis == led.redis and marker.heartbeat >= heartbeat - 1:
         return None
-    own = Leader(0, "nobody", "", promotion.server(), promotion.place())
+    own = LeadingPromoter(0, "nobody", "", promotion.server(), promotion.place())
     return None if own.has_place_of(led) else led
 
 

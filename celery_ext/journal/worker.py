@@ -12,7 +12,7 @@ from redis.lock import Lock
 
 from celery_ext.journal.errors import JournalRefused
 from celery_ext.journal.keys import JournalKeys
-from celery_ext.journal.leadership import Leadership, NotLeading
+from celery_ext.journal.leadership import NotLeading, PromoterLeadership
 from celery_ext.journal.promotion import Row
 from celery_ext.journal.recovery import find_missing, restore, trim
 from celery_ext.journal.rows import MOST_BYTES
@@ -60,7 +60,7 @@ class RowPromoter:
         goes_on: Whether to go on with the next page.
     """
 
-    def __init__(self, store: JournaledStore, leadership: Leadership, goes_on: Callable[[], bool]) -> None:
+    def __init__(self, store: JournaledStore, leadership: PromoterLeadership, goes_on: Callable[[], bool]) -> None:
         self._store = store
         self._leadership = leadership
         self._goes_on = goes_on
@@ -191,7 +191,7 @@ class JournalWorker(BackgroundWorker):
         self._leading = False
         self._refused = ""
         self._elsewhere = 0  # how often another Redis was found to have the journal, since this one had it
-        self._led: Leadership | None = None  # until the database went away
+        self._led: PromoterLeadership | None = None  # until the database went away
 
     @property
     def leading(self) -> bool:
@@ -223,7 +223,7 @@ class JournalWorker(BackgroundWorker):
         with ExitStack() as cleanup:
             cleanup.callback(_give_back, lease)
             cleanup.callback(self._end)
-            leadership = Leadership(store, self.name)
+            leadership = PromoterLeadership(store, self.name)
             try:
                 leadership.begin()
                 self._refused, self._elsewhere = "", 0
@@ -250,7 +250,7 @@ class JournalWorker(BackgroundWorker):
             store.journal.raise_watermarks(self._led.token, self._led.seen)
             self._led = None
 
-    def _work(self, store: JournaledStore, lease: Lock, leadership: Leadership) -> None:
+    def _work(self, store: JournaledStore, lease: Lock, leadership: PromoterLeadership) -> None:
         promoter = RowPromoter(store, leadership, lambda: self._may_go_on(lease))
         promoter.recover()
         next_trim, is_comparing = 0.0, False
@@ -269,7 +269,7 @@ class JournalWorker(BackgroundWorker):
                 next_trim = 0.0 if _has_more(trim(store)) else monotonic() + TRIM_S
             self._stopping.wait(min(leadership.wait_s, store.options.poll_interval))
 
-    def _restore(self, store: JournaledStore, lease: Lock, leadership: Leadership) -> None:
+    def _restore(self, store: JournaledStore, lease: Lock, leadership: PromoterLeadership) -> None:
         """Restores for a while; a restore that is cut short goes on where it was."""
         until, count, unsure = monotonic() + SLICE_S, 0, 0
         for page in restore(store):
@@ -306,7 +306,7 @@ class JournalWorker(BackgroundWorker):
         self._leading = False
 
 
-def compare(store: JournaledStore, leadership: Leadership) -> Iterator[None]:
+def compare(store: JournaledStore, leadership: PromoterLeadership) -> Iterator[None]:
     """Compares Redis with the journal, page by page, as its server has restarted or failed over."""
     servers = dict(leadership.unverified)
     # All queues: one that is new has no marker yet which would say that its server is another.

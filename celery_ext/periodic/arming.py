@@ -20,7 +20,7 @@ from celery_ext.periodic.store import (
     OTHER_SCHEDULE,
     PAUSED,
     STOCK_BEAT,
-    Note,
+    ArmedNote,
     PeriodicStore,
     Run,
     Superseded,
@@ -251,7 +251,7 @@ class Arming:
         self._queues = {name: record["queues"] for name, record in records.items()}
         gone = records.keys() - self._found.entries.keys() - self._found.wrong.keys()
         self._gone = {name: records[name]["queues"] for name in gone}
-        renamed = defaultdict[Any, list[Note]](list)  # by row, what is known of it under another name
+        renamed = defaultdict[Any, list[ArmedNote]](list)  # by row, what is known of it under another name
         for name in gone:
             renamed[records[name].get("row")] += [note for note in known[name] if note.latest_ms]
         for name, entry in entries.items():
@@ -308,7 +308,7 @@ class Arming:
             for part in pages(names, MAX_OFFERS):
                 self._periodic.disarm(queue, part, token, state)
 
-    def _note_rows(self, records: Mapping[str, Any], known: Mapping[str, list[Note]]) -> None:
+    def _note_rows(self, records: Mapping[str, Any], known: Mapping[str, list[ArmedNote]]) -> None:
         """Notes which row each name is, and which runs under the name are none of its own."""
         before = self._rows
         self._rows = {name: (record.get("row"), record.get("since", 0)) for name, record in records.items()}
@@ -320,14 +320,14 @@ class Arming:
                 since_ms = max((note.latest_ms for note in known.get(name, ())), default=0)
             self._rows[name] = entry.row, since_ms
 
-    def _begin(self, entry: Entry, known: list[Note], now_ms: int) -> float:
+    def _begin(self, entry: Entry, known: list[ArmedNote], now_ms: int) -> float:
         """Returns after which time an entry has to be armed."""
         since_ms = self._rows[entry.name][1]
         for note in known:
             if note.latest_ms > since_ms and note.digest != PAUSED and entry.ends_with(note.latest_ms):
                 return inf
         # The notes of queues that the entry has left stay as they were: the latest one says how it is.
-        note = max(known, key=attrgetter("latest_ms"), default=Note())
+        note = max(known, key=attrgetter("latest_ms"), default=ArmedNote())
         if note.latest_ms and note.digest != PAUSED and not entry.one_off:
             return note.latest_ms
         # A run that was missed while the entry was paused, or unknown, is none.

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
-from celery_ext.periodic.store import Note, PeriodicStore
+from celery_ext.periodic.store import ArmedNote, PeriodicStore
 from kombu_delayq.audit import audited
 from kombu_delayq.store import DelayStore
 
@@ -56,13 +56,18 @@ def list_entries(store: DelayStore) -> list[Listed]:
     for name, record in records.items():
         record["outcome"] = outcomes.get(name)
     return [
-        _listed(name, record, [notes[queue].get(name, Note()) for queue in record["queues"]], paused, now_ms, late)
+        _listed(name, record, [notes[queue].get(name, ArmedNote()) for queue in record["queues"]], paused, now_ms, late)
         for name, record in sorted(records.items())
     ]
 
 
 def _listed(
-    name: str, record: Mapping[str, Any], notes: Sequence[Note], paused: frozenset[str], now_ms: float, late: set[str]
+    name: str,
+    record: Mapping[str, Any],
+    notes: Sequence[ArmedNote],
+    paused: frozenset[str],
+    now_ms: float,
+    late: set[str],
 ) -> Listed:
     waiting = [at for note in notes for at, identity in note.runs if at > now_ms or identity in late]
     begun = [at for note in notes for at, identity in note.runs if at <= now_ms and identity not in late]

@@ -19,7 +19,7 @@ from celery_ext.periodic.times import whole_ms
 from kombu_delayq.message import in_utc, moment_of
 
 
-class Database:
+class EntryTables:
     """The entries of the tables. Only the process that arms reads them.
 
     As with the ``DatabaseScheduler``, entries of ``beat_schedule`` are copied into the tables at the start, and

@@ -42,7 +42,7 @@ def source_of(app: Any) -> Source:
     """Returns where the entries of an app come from: the tables of django-celery-beat if that is its scheduler."""
     scheduler = str(app.conf.beat_scheduler)
     if scheduler == "django" or scheduler.startswith("django_celery_beat."):
-        from celery_ext.periodic.database import Database  # needs Django, set up
+        from celery_ext.periodic.database import EntryTables  # needs Django, set up
 
-        return Database(app)
+        return EntryTables(app)
     return Settings(app)

@@ -50,7 +50,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Note:
+class ArmedNote:
     """What is armed of an entry in one queue.
 
     Attributes:
@@ -64,7 +64,7 @@ class Note:
     runs: tuple[tuple[int, str], ...] = ()
 
     @classmethod
-    def read(cls, raw: bytes | str) -> "Note":
+    def read(cls, raw: bytes | str) -> "ArmedNote":
         """Reads a note as the scripts write it."""
         digest, last, *runs = as_text(raw).split(" ")
         return cls(digest, int(last), tuple(zip(map(int, runs[::2]), runs[1::2], strict=True)))
@@ -232,12 +232,12 @@ class PeriodicStore(StorePart):
             self.disarm(queue, armed, None, "purged")
             self._client.ask("HDEL", self._own.state, "token")  # also a full Redis does that
 
-    def notes(self, queues: Iterable[str]) -> dict[str, dict[str, Note]]:
+    def notes(self, queues: Iterable[str]) -> dict[str, dict[str, ArmedNote]]:
         """Returns by queue and entry what is armed; one round trip."""
         queues = list(queues)
         found = checked(self._client.replies([("HGETALL", self._own.notes(queue)) for queue in queues]))
         return {
-            queue: {name: Note.read(note) for name, note in _texts(notes).items() if name}
+            queue: {name: ArmedNote.read(note) for name, note in _texts(notes).items() if name}
             for queue, notes in zip(queues, found, strict=True)
         }
 

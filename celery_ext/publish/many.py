@@ -108,7 +108,7 @@ def send_many(
     return count
 
 
-class Sent(NamedTuple):
+class SentPage(NamedTuple):
     """A page of calls that Redis has.
 
     Attributes:
@@ -142,7 +142,7 @@ def _complete(call: Call, due: Mapping[str, Any]) -> Call:
     return call
 
 
-def _sent(target: Target, calls: Iterator[Call]) -> Iterator[Sent]:
+def _sent(target: Target, calls: Iterator[Call]) -> Iterator[SentPage]:
     """Sends calls, and yields each page that was sent."""
     first = next(calls, None)
     if first is None:
@@ -157,7 +157,7 @@ def _sent(target: Target, calls: Iterator[Call]) -> Iterator[Sent]:
     if recipe is None:
         logger.info("calls of task %s are sent one by one: %s", target.name, reason)
         for sent in pages(map(partial(_sent_alone, target), calls), MAX_OFFERS):
-            yield Sent([identity for identity, _ in sent], [outcome for _, outcome in sent])
+            yield SentPage([identity for identity, _ in sent], [outcome for _, outcome in sent])
         return
     messages = map(ManyMessages(target, recipe).of, map(target.with_id, calls))
     with closing(_Sender(target.app, recipe)) as sender:
@@ -184,14 +184,14 @@ class _Sender:
         #: Id of the latest page that was begun.
         self._page_id = PageId(uuid4().hex, 0)
 
-    def sent_once(self, pages: Iterator[Sequence[Offer]], mode: str) -> Iterator[Sent]:
+    def sent_once(self, pages: Iterator[Sequence[Offer]], mode: str) -> Iterator[SentPage]:
         """Sends pages of calls that are compared with what waits, and yields each once Redis has it."""
         queue = self._recipe.template.queue
         for page in pages:
             found = self._ensured(partial(_put_once, queue, page, mode))
-            yield Sent([one.id for one in found], [one.outcome for one in found])
+            yield SentPage([one.id for one in found], [one.outcome for one in found])
 
-    def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[Sent]:
+    def sent(self, pages: Iterator[Sequence[Offer]]) -> Iterator[SentPage]:
         """Sends pages, and yields each once Redis has it.
 
         When a page cannot be made, the pages before it come first; then its error is raised.
@@ -221,13 +221,13 @@ class _Sender:
         if ahead is not None:
             ahead.close()
 
-    def _confirmed(self) -> Iterator[Sent]:
+    def _confirmed(self) -> Iterator[SentPage]:
         page, self._page = self._page, ()
         if page:
             if self._ahead is not None:
                 with self._resending(page):
                     self._ahead.confirm()
-            yield Sent([str(offer.id) for offer in page])
+            yield SentPage([str(offer.id) for offer in page])
 
     def _open(self) -> PutAhead:
         if self._ahead is None:

@@ -12,7 +12,7 @@ from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
 from celery_ext.cli.progress import with_progress
 from celery_ext.repair.check import Findings, check
 from celery_ext.repair.store import RepairStore
-from celery_ext.repair.strays import Search, find_strays, forget_strays
+from celery_ext.repair.strays import StraySearch, find_strays, forget_strays
 from kombu_delayq.audit import audited
 from kombu_delayq.store import DelayStore
 
@@ -135,12 +135,12 @@ class _Repair:
                 found.remove(findings)
                 print_stderr(f"queue {queue!r} holds no delayed messages, and is not known")
 
-    def _search(self) -> Search:
+    def _search(self) -> StraySearch:
         try:
             search = find_strays(self._store)
         except ResponseError as error:
             self._complain(f"what consumers hold cannot be searched: {error}")
-            return Search({})
+            return StraySearch({})
         if search.unread:
             notes = number_of(len(search.unread), "note")
             self._complain(f"{notes} of messages in hand cannot be read, such as {min(search.unread)}")

@@ -26,7 +26,7 @@ class Strays:
 
 
 @dataclass
-class Search:
+class StraySearch:
     """What a search has found.
 
     Attributes:
@@ -41,10 +41,10 @@ class Search:
     ended: dict[str, list[str]] = field(default_factory=dict)
 
 
-def find_strays(store: DelayStore) -> Search:
+def find_strays(store: DelayStore) -> StraySearch:
     """Searches the whole database for what consumers have that nobody knows, or whose lease has ended for good."""
     found: defaultdict[str, Strays] = defaultdict(Strays)
-    search = Search(found)
+    search = StraySearch(found)
     # A consumer is known before it takes messages: left out are those known now, and those known at first.
     in_flight = {at: count for page in store.part(RepairStore).in_flight_pages() for at, count in page}
     is_led = store.leases.leader() is not None

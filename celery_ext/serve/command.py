@@ -10,7 +10,7 @@ import click
 from celery_ext.cli.broker import CliBroker, errors_in_words
 from celery_ext.cli.daemon import log_to_stderr, needs_extra
 from celery_ext.cli.group import Reader
-from celery_ext.cli.options import Moment, json_option, loglevel_option, moment
+from celery_ext.cli.options import GivenMoment, json_option, loglevel_option, moment
 from celery_ext.cli.output import escaped, fit_table, json_line, print_stderr
 from celery_ext.connection import is_permanent
 from celery_ext.serve.access import tokens as files
@@ -176,7 +176,7 @@ def add(
     queues: tuple[str, ...],
     tasks: tuple[str, ...],
     rate: str | None,
-    expires: Moment | None,
+    expires: GivenMoment | None,
 ) -> None:
     """Make the token NAME, and print it.
 
@@ -235,7 +235,7 @@ def _cell(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
-def _iso(moment: Moment | None) -> str | None:
+def _iso(moment: GivenMoment | None) -> str | None:
     return None if moment is None else iso_of(moment.at(time() * 1000))
 
 

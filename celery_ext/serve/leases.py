@@ -15,8 +15,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.message import (
     Due,
+    HeldNote,
     Message,
-    Note,
     canonical,
     eta_of,
     fault_of,
@@ -46,7 +46,7 @@ class LeaseGone(Exception):
     """The lease has ended, or holds nothing any more, or never was the caller's."""
 
 
-class _Lease(NamedTuple):
+class _HttpLease(NamedTuple):
     """A lease: name of its consumer, the queue whose messages it has, and the most that it may have."""
 
     name: str
@@ -101,7 +101,7 @@ class Settled:
     missing: list[str]
 
 
-class Leases:
+class HttpLeases:
     """Hands messages out to the callers of a server, and takes back what they have done with them.
 
     Args:
@@ -193,7 +193,7 @@ class Leases:
             raise LeaseGone
         return ends_ms, [tag.rpartition(".")[2] for tag in held]
 
-    def _lease(self, caller: str, lease_id: str, tags: Sequence[str] = ()) -> _Lease:
+    def _lease(self, caller: str, lease_id: str, tags: Sequence[str] = ()) -> _HttpLease:
         """Reads the id of a lease.
 
         Raises:
@@ -212,7 +212,7 @@ class Leases:
             raise LeaseGone from None
         if not self._store.keys.is_usable(queue):
             raise LeaseGone
-        return _Lease(http_consumer(caller, lease_id), queue, int(match[1]))
+        return _HttpLease(http_consumer(caller, lease_id), queue, int(match[1]))
 
     def _receive(self, caller: str, queue: str, most: int, lease_s: float) -> Received | None:
         lease = f"{most}-{token_hex(16)}-{urlsafe_b64encode(as_bytes(queue)).decode().rstrip('=')}"
@@ -272,14 +272,14 @@ class Leases:
         offer = Offer(identity, repr(due.ms), priority_of(message), body)
         return self._store.delivery.adopt(queue, offer, tag)
 
-    def _notes(self, lease: _Lease, tags: Sequence[str]) -> dict[str, Note]:
+    def _notes(self, lease: _HttpLease, tags: Sequence[str]) -> dict[str, HeldNote]:
         """Returns what is still held, those first that came first."""
         held = self._store.consumers.notes(list(map(lease.tag, sorted(tags, key=int))), lease.queue)
         notes = {one.tag: read_note(as_bytes(one.note)) for one in held}
         return {tag: note for tag, note in notes.items() if note is not None}
 
     def _put_back(
-        self, lease: _Lease, tags: Sequence[str], body_of: Callable[[Note], str | bytes], *, redelivers: bool
+        self, lease: _HttpLease, tags: Sequence[str], body_of: Callable[[HeldNote], str | bytes], *, redelivers: bool
     ) -> list[str]:
         """Puts messages back to be consumed next, in their old order. Returns the tags that were not held."""
         notes = self._notes(lease, tags)
@@ -287,7 +287,7 @@ class Leases:
         gone = self._store.fetching.requeue(reversed(rows), "next", redelivers=redelivers)
         return [tag for tag in map(lease.tag, tags) if tag in gone or tag not in notes]
 
-    def _put_off(self, lease: _Lease, tags: Sequence[str], delay_s: float) -> list[str]:
+    def _put_off(self, lease: _HttpLease, tags: Sequence[str], delay_s: float) -> list[str]:
         """Puts messages back to be delivered later. Returns the tags that were not held."""
         self._store.options.check_delay(delay_s)
         due_ms = self._store.now_ms() + 1000 * delay_s
@@ -305,7 +305,7 @@ class Leases:
                 gone.append(tag)
         return gone
 
-    def _settled(self, lease: _Lease, tags: Sequence[str], gone: Sequence[str]) -> Settled:
+    def _settled(self, lease: _HttpLease, tags: Sequence[str], gone: Sequence[str]) -> Settled:
         missing = [tag for tag in tags if lease.tag(tag) in gone]
         if len(missing) == len(tags):
             self._check_known(lease)
@@ -313,14 +313,14 @@ class Leases:
             self._forget_if_empty(lease)
         return Settled([tag for tag in tags if tag not in missing], missing)
 
-    def _check_known(self, lease: _Lease) -> None:
+    def _check_known(self, lease: _HttpLease) -> None:
         consumer = self._store.consumers.find(lease.name, lease.queue)
         if consumer is None or consumer.left_ms == -inf:
             raise LeaseGone
 
-    def _held(self, lease: _Lease) -> list[str]:
+    def _held(self, lease: _HttpLease) -> list[str]:
         return self._store.fetching.held(list(map(lease.tag, range(1, lease.most + 1))), lease.queue)
 
-    def _forget_if_empty(self, lease: _Lease) -> None:
+    def _forget_if_empty(self, lease: _HttpLease) -> None:
         if not self._held(lease):
             self._store.consumers.leave(lease.name, lease.queue)

@@ -30,7 +30,7 @@ WITHIN_S = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class MetricsSnapshot:
     """The figures of all queues, as one scrape reads them.
 
     Attributes:
@@ -79,7 +79,7 @@ class SnapshotReader:
         self._letters = frozenset(letters)
         self._warned = set[str]()
 
-    def read(self, store: DelayStore, may_see: Callable[[str], bool] = lambda queue: True) -> Snapshot:
+    def read(self, store: DelayStore, may_see: Callable[[str], bool] = lambda queue: True) -> MetricsSnapshot:
         """Reads the figures of the queues that the caller may see, in about ten round trips for each 500.
 
         While the node of a cluster is away that knows the queues and the leader, these are those of the app.
@@ -108,7 +108,7 @@ class SnapshotReader:
         now_ms = max((stats.now_ms for stats in stats_of), default=0.0)
         unacked = self._optional(store, "messages in hand", figures.held, None)
         consumers = self._optional(store, "consumers", store.consumers.by_queue, None)
-        return Snapshot(
+        return MetricsSnapshot(
             store.unless_away(lambda: store.leases.leader() is not None),
             stats_of,
             self._optional(store, "due times", lambda: _within(store, stats_of, now_ms), {}),
@@ -154,7 +154,7 @@ def up(reached: bool) -> Family:
     return gauge("delayq_redis_up", text, (), {(): float(reached)})
 
 
-def all_of(snapshot: Snapshot) -> Iterator[Family]:
+def all_of(snapshot: MetricsSnapshot) -> Iterator[Family]:
     """Yields every metric of a snapshot, but ``up``."""
     text = "Always 1; the label has the version of kombu-delayq that answers."
     yield gauge("delayq_build_info", text, ["version"], {__version__: 1})
@@ -168,7 +168,7 @@ def all_of(snapshot: Snapshot) -> Iterator[Family]:
         yield from _cluster(snapshot.cluster, snapshot.places)
 
 
-def _messages(snapshot: Snapshot) -> Iterator[Family]:
+def _messages(snapshot: MetricsSnapshot) -> Iterator[Family]:
     queues = {stats.queue: stats for stats in snapshot.queues}
     text = "Messages that wait for their due time, overdue ones among them."
     yield gauge("delayq_delayed_messages", text, _QUEUE, {name: stats.delayed for name, stats in queues.items()})
@@ -202,7 +202,7 @@ def _messages(snapshot: Snapshot) -> Iterator[Family]:
     yield gauge("delayq_due_within_messages", text, ("queue", "within"), within)
 
 
-def _counted(snapshot: Snapshot) -> Iterator[Family]:
+def _counted(snapshot: MetricsSnapshot) -> Iterator[Family]:
     counts, everywhere = snapshot.counts, {**snapshot.counts, **snapshot.buried}
     text = "Messages that came due and went to their queue."
     found = {queue: each.transferred for queue, each in counts.items()}
@@ -225,7 +225,7 @@ def _by(label: str, name: str, text: str, counts: Mapping[str, Mapping[str, int]
     return counter(name, text, ("queue", label), values)
 
 
-def _durations(snapshot: Snapshot) -> Iterator[Family]:
+def _durations(snapshot: MetricsSnapshot) -> Iterator[Family]:
     text = "How long after their due time messages went to their queue, by Redis's clock."
     late = {queue: counts.lateness for queue, counts in snapshot.counts.items() if counts.lateness.count}
     yield histogram("delayq_delivery_lateness_seconds", text, _QUEUE, late, "seconds")

@@ -21,7 +21,7 @@ from celery_ext.connection import TRANSPORT, patient_options
 from celery_ext.delays import durations
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.exposition import Family, answer
-from celery_ext.serve.metric_families import Snapshot, SnapshotReader, all_of, up
+from celery_ext.serve.metric_families import MetricsSnapshot, SnapshotReader, all_of, up
 from celery_ext.serve.problems import Problem, bad_request, unavailable
 from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import ServeBroker, serve_of
@@ -78,9 +78,9 @@ class DelayqCollector(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Yields the names of the metrics, so that to register the collector asks Redis nothing."""
-        return (family.metric() for family in (up(False), *all_of(Snapshot(False, ()))))
+        return (family.metric() for family in (up(False), *all_of(MetricsSnapshot(False, ()))))
 
-    def _snapshot(self, may_see: Callable[[str], bool]) -> Snapshot | None:
+    def _snapshot(self, may_see: Callable[[str], bool]) -> MetricsSnapshot | None:
         try:
             snapshot = self._reader.read(self.broker.store, may_see)
         except Exception as error:

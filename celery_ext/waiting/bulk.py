@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
 
 
-class Place(NamedTuple):
+class SnapshotPlace(NamedTuple):
     """Where a snapshot has a message."""
 
     bucket: int
@@ -82,16 +82,16 @@ class Snapshot:
         self._is_done = [bytearray(len(hashes)) for hashes in self._hashes]
         self.as_of_ms, self._left = as_of_ms, len(self)
 
-    def find(self, queue: str, identity: str | bytes) -> Place | None:
+    def find(self, queue: str, identity: str | bytes) -> SnapshotPlace | None:
         """Returns where a message is; None if it is not here, or is done with."""
         hashed = self._hash(queue, identity)
         bucket = hashed >> 56
         hashes = self._hashes[bucket]
         at = bisect_left(hashes, hashed)
         is_here = at < len(hashes) and hashes[at] == hashed and not self._is_done[bucket][at]
-        return Place(bucket, at) if is_here else None
+        return SnapshotPlace(bucket, at) if is_here else None
 
-    def finish(self, place: Place) -> bool:
+    def finish(self, place: SnapshotPlace) -> bool:
         """Notes that a message is done with. Returns False if it was already."""
         is_new = not self._is_done[place.bucket][place.at]
         self._left -= is_new
@@ -236,7 +236,7 @@ class BulkAction:
 
 
 class _Found(NamedTuple):
-    place: Place
+    place: SnapshotPlace
     #: The id under which the snapshot has it.
     identity: str
     message: Waiting
@@ -259,7 +259,7 @@ class Bulk:
         self.outcomes: Counter[BulkOutcome] = Counter()
         self.of = len(snapshot)
         self._snapshot, self._action = snapshot, action
-        self._intended: dict[Place, set[float]] = {}
+        self._intended: dict[SnapshotPlace, set[float]] = {}
         self._unread: dict[str, str] = {}
 
     @property
@@ -442,7 +442,7 @@ class Bulk:
             words[at] = word
         return words
 
-    def _finish(self, place: Place, outcome: BulkOutcome) -> None:
+    def _finish(self, place: SnapshotPlace, outcome: BulkOutcome) -> None:
         self.of += not self._snapshot.finish(place)
         self._intended.pop(place, None)
         self.outcomes[outcome] += 1

@@ -11,7 +11,7 @@ from kombu_delayq.cluster.commands import ON_ALL, slot_of
 from kombu_delayq.cluster.dispatch import Dispatch, RetryDeadline, follow
 from kombu_delayq.cluster.pool import LOST, NodePools, is_pool_full, node_of
 from kombu_delayq.cluster.pubsub import ClusterPubSub, PrefixedPubSub
-from kombu_delayq.cluster.topology import Node, NoNode
+from kombu_delayq.cluster.topology import NodeAddress, NoNode
 from kombu_delayq.redis import NOT_RUN, OF_USE, Command, Pool, as_sent, pool_of
 
 
@@ -101,7 +101,7 @@ class ClusterClient(_Reading, redis.Redis):
         for client in self.connection_pool.clients().values():
             yield from client.scan_iter(*args, **kwargs)
 
-    def _run_at(self, node: Node, slot: int, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def _run_at(self, node: NodeAddress, slot: int, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Runs a command at a node that should have its keys, as almost all commands are run: a dispatch costs more.
 
         Raises:

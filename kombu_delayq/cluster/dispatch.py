@@ -11,7 +11,7 @@ from redis.exceptions import AskError, MovedError, ResponseError, TryAgainError
 
 from kombu_delayq.cluster.commands import OF_ANY, counters_of, keys_of, slot_of, with_one_key
 from kombu_delayq.cluster.pool import LOST, NodePools, is_pool_full, node_of
-from kombu_delayq.cluster.topology import Node, NoNode
+from kombu_delayq.cluster.topology import NodeAddress, NoNode
 from kombu_delayq.redis import NOT_RUN, OF_USE, Backoff
 
 #: Pauses between tries, in s.
@@ -92,7 +92,7 @@ class PendingCommand:
     command: tuple[Any, ...]
     options: dict[str, Any] = field(default_factory=dict)
     slot: int | None = None
-    asked: Node | None = None
+    asked: NodeAddress | None = None
     in_parts: tuple[Any, ...] | None = None
 
     @property
@@ -136,7 +136,7 @@ class Dispatch:
 
     def send(self) -> None:
         """Sends all commands that no node has run, and returns before the nodes run them."""
-        parts: defaultdict[Node | None, list[PendingCommand]] = defaultdict(list)
+        parts: defaultdict[NodeAddress | None, list[PendingCommand]] = defaultdict(list)
         pending, self._pending = sorted(self._pending, key=lambda one: one.at), []
         for one in pending:
             try:
@@ -182,12 +182,12 @@ class Dispatch:
         for connection, _ in sent:
             self._end(connection)
 
-    def _node_of(self, one: PendingCommand) -> Node | None:
+    def _node_of(self, one: PendingCommand) -> NodeAddress | None:
         if one.asked is not None or one.slot is None:
             return one.asked
         return self._pool.topology.node_of(one.slot)
 
-    def _send_to(self, node: Node | None, pending: list[PendingCommand]) -> None:
+    def _send_to(self, node: NodeAddress | None, pending: list[PendingCommand]) -> None:
         topology = self._pool.topology
         if node is not None and not topology.may_answer(node):
             self._deadline.begin_earlier(topology.away_s(node))
@@ -244,7 +244,7 @@ class Dispatch:
         except ResponseError as error:
             return error
 
-    def _repeats(self, one: PendingCommand, node: Node, error: Exception) -> bool:
+    def _repeats(self, one: PendingCommand, node: NodeAddress, error: Exception) -> bool:
         """Whether a command is to be sent again after an error, and where to."""
         if isinstance(error, TryAgainError) and one.asked is not None and one.in_parts is None:
             in_parts = with_one_key(one.command)
@@ -312,7 +312,7 @@ def _is_of_any(one: PendingCommand) -> bool:
     return one.slot is None and one.command[0] in OF_ANY
 
 
-def follow(pool: NodePools, error: AskError, node: Node) -> Node | None:
+def follow(pool: NodePools, error: AskError, node: NodeAddress) -> NodeAddress | None:
     """Returns the node to which another one redirects a command, and notes it if the slot has moved.
 
     Args:
@@ -323,7 +323,7 @@ def follow(pool: NodePools, error: AskError, node: Node) -> Node | None:
     Returns:
         The node that is to be asked once; None if the slot has moved for good.
     """
-    named = Node(str(error.host) or node.host, int(error.port))
+    named = NodeAddress(str(error.host) or node.host, int(error.port))
     if named.host == "?":
         known = [one for one in (*pool.topology.primaries, *pool.topology.replicas) if one.port == named.port]
         named = known[0] if len(known) == 1 else named

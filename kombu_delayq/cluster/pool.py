@@ -23,7 +23,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kombu_delayq.cluster.slots import slot_of_key
-from kombu_delayq.cluster.topology import ASK_S, Node, Topology
+from kombu_delayq.cluster.topology import ASK_S, NodeAddress, Topology
 from kombu_delayq.redis import OF_USE, passes
 
 #: How long a command waits for a node that can run it, in s: by default, and where other queues have to be served
@@ -71,9 +71,9 @@ class NodePools(redis.ConnectionPool):
         **params: Any,
     ) -> None:
         self.topology = topology
-        self._pools: dict[Node, redis.ConnectionPool] = {}
+        self._pools: dict[NodeAddress, redis.ConnectionPool] = {}
         self._making = Lock()
-        self._home: Node | None = None
+        self._home: NodeAddress | None = None
         self._params = dict(params)  # redis-py adds to those of a pool what belongs to that pool alone
         self._version = -1
         super().__init__(connection_class=connection_class, max_connections=max_connections, **params)
@@ -113,7 +113,7 @@ class NodePools(redis.ConnectionPool):
         found.retry_s, found.serves_others = LATE_S, True
         return found
 
-    def of(self, node: Node) -> redis.ConnectionPool:
+    def of(self, node: NodeAddress) -> redis.ConnectionPool:
         """Returns the pool of a node. It stays the same one."""
         pool = self._pools.get(node)
         if pool is None:
@@ -204,7 +204,7 @@ class NodePools(redis.ConnectionPool):
         self._making = Lock()
         super().reset()
 
-    def _new_pool(self, node: Node) -> redis.ConnectionPool:
+    def _new_pool(self, node: NodeAddress) -> redis.ConnectionPool:
         timeout_s = self.connection_kwargs.get("socket_timeout")
         given = {**self._params, "socket_timeout": timeout_s, "host": node.host, "port": node.port}
         given["redis_connect_func"] = _greet
@@ -230,9 +230,9 @@ def _greet(connection: Any) -> None:
     connection._sock.settimeout(connection.socket_timeout)
 
 
-def node_of(connection: Any) -> Node:
+def node_of(connection: Any) -> NodeAddress:
     """Returns the node to which a connection leads."""
-    return Node(connection.host, connection.port)
+    return NodeAddress(connection.host, connection.port)
 
 
 def is_pool_full(error: Exception) -> bool:
@@ -240,7 +240,7 @@ def is_pool_full(error: Exception) -> bool:
     return "Too many connections" in str(error) or type(error).__name__ == "MaxConnectionsError"
 
 
-def shared_topology(seeds: Sequence[Node], params: Mapping[str, Any]) -> Topology:
+def shared_topology(seeds: Sequence[NodeAddress], params: Mapping[str, Any]) -> Topology:
     """Returns the nodes and slots of a cluster as this process knows them: what one connection learns, all know.
 
     Args:
@@ -259,11 +259,11 @@ def shared_topology(seeds: Sequence[Node], params: Mapping[str, Any]) -> Topolog
     return _shared.setdefault(known_by, Topology(seeds, slots_asker(plain, params)))
 
 
-def slots_asker(connection_class: type[Any], params: Mapping[str, Any]) -> Callable[[Node, float], list[Any]]:
+def slots_asker(connection_class: type[Any], params: Mapping[str, Any]) -> Callable[[NodeAddress, float], list[Any]]:
     """Returns what asks a node for its ``CLUSTER SLOTS``, over a connection of its own, with a timeout in s."""
     given = {name: value for name, value in params.items() if name not in ("connection_class", "max_connections")}
 
-    def ask(node: Node, timeout_s: float) -> list[Any]:
+    def ask(node: NodeAddress, timeout_s: float) -> list[Any]:
         made = {
             **given,
             "host": node.host,

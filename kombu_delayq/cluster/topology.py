@@ -27,7 +27,7 @@ OLD_S = 15.0
 ASK_S, PROBE_EVERY_S, PROBED_S = 1.0, 1.0, 0.05
 
 
-class Node(NamedTuple):
+class NodeAddress(NamedTuple):
     """Where a node listens, as the cluster announces it."""
 
     host: str
@@ -70,18 +70,18 @@ class Topology:
         version: Count of changes so far.
     """
 
-    def __init__(self, seeds: Iterable[Node], ask: Callable[[Node, float], list[Any]]) -> None:
+    def __init__(self, seeds: Iterable[NodeAddress], ask: Callable[[NodeAddress, float], list[Any]]) -> None:
         self._seeds = tuple(seeds)
         self._ask = ask
-        self._owners: list[Node | None] = [None] * SLOTS
-        self.primaries: tuple[Node, ...] = ()
-        self.replicas: tuple[Node, ...] = ()
+        self._owners: list[NodeAddress | None] = [None] * SLOTS
+        self.primaries: tuple[NodeAddress, ...] = ()
+        self.replicas: tuple[NodeAddress, ...] = ()
         self.version = 0
-        self._suspects: dict[Node, Suspicion] = {}  # replaced, never changed: threads share it
+        self._suspects: dict[NodeAddress, Suspicion] = {}  # replaced, never changed: threads share it
         self._asked_at = self._known_at = float("-inf")
         self._asking = os.getpid(), Lock()
 
-    def node_of(self, slot: int) -> Node:
+    def node_of(self, slot: int) -> NodeAddress:
         """Returns the primary of a slot.
 
         Raises:
@@ -93,16 +93,16 @@ class Topology:
             raise NoNode(f"the cluster has no node for the hash slot {slot} now")
         return node
 
-    def sure_of(self, slot: int) -> Node | None:
+    def sure_of(self, slot: int) -> NodeAddress | None:
         """Returns the primary of a slot if there is no reason to doubt it; else None."""
         node = self._owners[slot]
         return None if node in self._suspects or monotonic() - self._known_at >= OLD_S else node
 
-    def owner_of(self, slot: int) -> Node | None:
+    def owner_of(self, slot: int) -> NodeAddress | None:
         """Returns the primary of a slot as far as is known, without asking."""
         return self._owners[slot]
 
-    def any_order(self) -> list[Node]:
+    def any_order(self) -> list[NodeAddress]:
         """Returns all primaries in random order, those last that did not answer lately."""
         self.know()
         return self._in_order(self.primaries)
@@ -150,7 +150,7 @@ class Topology:
             self._asking = os.getpid(), asking
         return asking
 
-    def suspect(self, node: Node, error: Exception | None = None, *, late_s: float = 0.0) -> None:
+    def suspect(self, node: NodeAddress, error: Exception | None = None, *, late_s: float = 0.0) -> None:
         """Notes that a node does not answer: it is asked whether it lives before it gets another command.
 
         Args:
@@ -161,13 +161,13 @@ class Topology:
         if node not in self._suspects:
             self._suspects = {**self._suspects, node: Suspicion(monotonic() - late_s, 0.0, str(error or ""))}
 
-    def silence(self, *nodes: Node) -> NoNode:
+    def silence(self, *nodes: NodeAddress) -> NoNode:
         """Returns the error that some nodes, by default all, do not answer, with what one of them has met with."""
         reasons = [found.why for node, found in self._suspects.items() if found.why and (not nodes or node in nodes)]
         who = ", ".join(f"the node {node}" for node in nodes) or "no node of the cluster"
         return NoNode(f"{who} {'does not answer' if nodes else 'answers'}{': ' if reasons else ''}{(*reasons, '')[0]}")
 
-    def may_answer(self, node: Node) -> bool:
+    def may_answer(self, node: NodeAddress) -> bool:
         """Whether a node is worth a command. One that did not answer lately is asked now and then whether it lives."""
         suspicion = self._suspects.get(node)
         if suspicion is None:
@@ -184,17 +184,17 @@ class Topology:
             probe.join(PROBED_S)
         return node not in self._suspects
 
-    def away_s(self, node: Node) -> float:
+    def away_s(self, node: NodeAddress) -> float:
         """Returns for how long a node has not answered, in s; 0 for one that does."""
         suspicion = self._suspects.get(node)
         return 0.0 if suspicion is None else monotonic() - suspicion.since
 
-    def trust(self, node: Node) -> None:
+    def trust(self, node: NodeAddress) -> None:
         """Notes that a node answers."""
         if node in self._suspects:
             self._suspects = {other: found for other, found in self._suspects.items() if other != node}
 
-    def moved(self, slot: int, node: Node) -> None:
+    def moved(self, slot: int, node: NodeAddress) -> None:
         """Notes the node of a slot, as another node has said."""
         self._owners[slot] = node
         if node not in self.primaries:
@@ -203,12 +203,12 @@ class Topology:
             self.version += 1
         self._known_at = float("-inf")  # other slots have moved, too
 
-    def is_live(self, node: Node) -> bool:
+    def is_live(self, node: NodeAddress) -> bool:
         """Whether a node is in the cluster, and answers as far as is known."""
         suspicion = self._suspects.get(node)
         return (suspicion is None or not suspicion.probe_at) and (node in self.primaries or node in self.replicas)
 
-    def _probe(self, node: Node) -> None:
+    def _probe(self, node: NodeAddress) -> None:
         """Trusts a node again if it names the nodes and slots."""
         try:
             found = self._ask(node, ASK_S)
@@ -246,10 +246,10 @@ class Topology:
             if not self.primaries:
                 raise error
 
-    def _take(self, asked: Node, found: list[Any]) -> None:
-        owners: list[Node | None] = [None] * SLOTS
-        primaries: dict[Node, None] = {}
-        replicas: dict[Node, None] = {}
+    def _take(self, asked: NodeAddress, found: list[Any]) -> None:
+        owners: list[NodeAddress | None] = [None] * SLOTS
+        primaries: dict[NodeAddress, None] = {}
+        replicas: dict[NodeAddress, None] = {}
         for first, last, *nodes in found:
             primary, *others = [_node(asked, fields) for fields in nodes]
             owners[first : last + 1] = [primary] * (last + 1 - first)
@@ -263,15 +263,15 @@ class Topology:
             if before[0] not in (set(), {*primaries}):
                 logger.info("the primaries of the cluster are now %s", ", ".join(sorted(map(str, primaries))))
 
-    def _in_order(self, nodes: Iterable[Node]) -> list[Node]:
+    def _in_order(self, nodes: Iterable[NodeAddress]) -> list[NodeAddress]:
         return sorted(nodes, key=lambda node: (node in self._suspects, random.random()))
 
 
-def _node(asked: Node, fields: list[Any]) -> Node:
+def _node(asked: NodeAddress, fields: list[Any]) -> NodeAddress:
     """Returns a node of a reply to ``CLUSTER SLOTS``. Without a host, it has that of the node that was asked."""
     host, port, *_, more = [*fields, []] if len(fields) < 4 else fields
     name = as_text(host or b"")
     if name == "?":  # the node has no name yet; its address is among the rest
         pairs = more.items() if isinstance(more, Mapping) else zip(more[::2], more[1::2], strict=False)
         name = {as_text(key): as_text(value) for key, value in pairs}.get("ip", "")
-    return Node(name or asked.host, int(port))
+    return NodeAddress(name or asked.host, int(port))

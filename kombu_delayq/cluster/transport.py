@@ -9,7 +9,7 @@ from kombu_delayq import transport as one_server
 from kombu_delayq.cluster.channel import ClusterChannel
 from kombu_delayq.cluster.pool import shared_topology
 from kombu_delayq.cluster.server import SlotServer
-from kombu_delayq.cluster.topology import Node, Topology
+from kombu_delayq.cluster.topology import NodeAddress, Topology
 from kombu_delayq.consume import DelayedPoller
 from kombu_delayq.urls import addresses_of
 
@@ -62,11 +62,11 @@ class Transport(one_server.Transport):
         self.server = SlotServer()
 
     @cached_property
-    def seeds(self) -> list[Node]:
+    def seeds(self) -> list[NodeAddress]:
         """The nodes that the broker URL names."""
         client: Any = self.client
         found = addresses_of(client.hostname or "localhost", client.port)
-        return [Node(*address) for address in found]
+        return [NodeAddress(*address) for address in found]
 
     def topology_for(self, params: dict[str, Any]) -> Topology:
         """Returns the nodes and slots as this connection knows them.

@@ -79,9 +79,9 @@ from kombu_delayq.message.outgoing import (
     without_defaults,
     without_nulls,
 )
-from kombu_delayq.message.paging import Page, pages
+from kombu_delayq.message.paging import FillingPage, pages
 from kombu_delayq.message.rewrite import with_eta, with_properties
-from kombu_delayq.message.unacked import Note, read_note, redelivered
+from kombu_delayq.message.unacked import HeldNote, read_note, redelivered
 
 __all__ = [
     "ADD",
@@ -101,12 +101,12 @@ __all__ = [
     "WITH_KEY",
     "Became",
     "Due",
+    "FillingPage",
+    "HeldNote",
     "IfWaiting",
     "LetterRecord",
     "Message",
-    "Note",
     "Once",
-    "Page",
     "Reason",
     "apply_here",
     "argument",

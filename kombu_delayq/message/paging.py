@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Page(Generic[T]):
+class FillingPage(Generic[T]):
     """A page that is being filled.
 
     Args:

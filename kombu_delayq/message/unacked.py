@@ -18,7 +18,7 @@ from kombu_delayq.message.outgoing import stamp
 _NO_EXCHANGE = b',"",'
 
 
-class Note(NamedTuple):
+class HeldNote(NamedTuple):
     """A message in hand, as it is noted in kombu's key ``unacked``.
 
     Attributes:
@@ -34,7 +34,7 @@ class Note(NamedTuple):
     routing_key: str
 
     def __repr__(self) -> str:
-        return f"Note(<{len(self.raw)} bytes>, exchange={self.exchange!r}, routing_key={self.routing_key!r})"
+        return f"HeldNote(<{len(self.raw)} bytes>, exchange={self.exchange!r}, routing_key={self.routing_key!r})"
 
     @property
     def deaths(self) -> int:
@@ -56,7 +56,7 @@ class Note(NamedTuple):
         return to_json(redelivered(self.message, **{DELIVERY_COUNT: self.deaths}, **stamp()))
 
 
-def read_note(noted: bytes) -> Note | None:
+def read_note(noted: bytes) -> HeldNote | None:
     """Reads a note as kombu does, or else as our consumers write it, with whatever message; None if it is neither.
 
     Source: kombu.transport.redis.QoS.restore_by_tag, which takes bytes that are no UTF-8 for U+FFFD.
@@ -67,9 +67,9 @@ def read_note(noted: bytes) -> Note | None:
     if isinstance(whole, list) and len(whole) == 3 and isinstance(whole[0], dict):
         message, exchange, routing_key = whole
         is_note = isinstance(exchange or "", str) and isinstance(routing_key, str)
-        return Note(message, raw, exchange or "", routing_key) if is_note else None
+        return HeldNote(message, raw, exchange or "", routing_key) if is_note else None
     name = _loads(queue[:-1]) if found and queue[-1:] == b"]" and noted[:1] == b"[" else None
-    return Note({}, raw, "", name) if isinstance(name, str) else None
+    return HeldNote({}, raw, "", name) if isinstance(name, str) else None
 
 
 def _loads(text: bytes) -> object:

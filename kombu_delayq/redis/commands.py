@@ -155,7 +155,7 @@ class SendAhead:
 
     def __init__(self, pool: redis.ConnectionPool) -> None:
         self._pool = connections.pool_of(pool)
-        self._sent: connections.Sent | None = None
+        self._sent: connections.SentCommands | None = None
 
     def send(self, commands: Sequence[Command]) -> None:
         """Sends commands, and returns before Redis has run them."""

@@ -133,7 +133,7 @@ def _is_to_reconnect(connection: Any) -> bool:
     return ask is not None and bool(ask())
 
 
-class Sent(Protocol):
+class SentCommands(Protocol):
     """Commands on their way, whose replies have not been read."""
 
     def replies(self) -> list[Any]:
@@ -181,7 +181,7 @@ class Pool(Protocol):
         """Returns a pool over the same connections that waits for no node of a cluster for long."""
         ...
 
-    def send(self, commands: Sequence[Command]) -> Sent:
+    def send(self, commands: Sequence[Command]) -> SentCommands:
         """Sends commands once, whatever errors the client is set to retry, and returns before Redis has run them."""
         ...
 
@@ -216,12 +216,12 @@ class OneServer:
         """Returns the pool itself."""
         return self._pool
 
-    def send(self, commands: Sequence[Command]) -> Sent:
+    def send(self, commands: Sequence[Command]) -> SentCommands:
         """Sends commands over a connection, which goes back to the pool with their replies."""
-        return _Sent(self._pool, commands)
+        return _OnOneConnection(self._pool, commands)
 
 
-class _Sent:
+class _OnOneConnection:
     """Commands on their way over one connection."""
 
     def __init__(self, pool: redis.ConnectionPool, commands: Sequence[Command]) -> None:

@@ -21,7 +21,7 @@ FIRST_GRACE_S, SECOND_GRACE_S = 0.04, 0.08
 LAST_RANK = 3
 
 
-class Leadership:
+class TransferLeadership:
     """The lease that one transfer worker holds or waits for.
 
     Args:

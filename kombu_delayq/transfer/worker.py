@@ -14,7 +14,7 @@ from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.store import Announcements, DelayStore, WakeRefused
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.leader import Leader, Tidying
-from kombu_delayq.transfer.leadership import Leadership
+from kombu_delayq.transfer.leadership import TransferLeadership
 from kombu_delayq.transfer.reclaim import Reclaiming
 from kombu_delayq.transfer.standby import Standby
 
@@ -52,7 +52,7 @@ class TransferWorker(BackgroundWorker):
     ) -> None:
         super().__init__(down_since)
         self._connect = connect
-        self._leadership = Leadership(self.name, queues)
+        self._leadership = TransferLeadership(self.name, queues)
         self._announcements = Announcements()
         self._messages = DueMessages(on_transfer)
         self._leader = Leader(self._messages, self._announcements, self._stopping)

@@ -13,7 +13,7 @@ from celery import Celery
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import (
     STDIN,
-    Moment,
+    GivenMoment,
     complete_queue,
     confirm,
     count_of_ids,
@@ -145,7 +145,7 @@ def cancel(broker: CliBroker, asked: Asked) -> None:
 @click.option("--eta", type=moment, help="New due time: ISO 8601, or from now, such as 10m.")
 @click.option("--countdown", type=duration, help="Instead of --eta: s from now, or a duration such as 10m.")
 @click.pass_obj
-def reschedule(broker: CliBroker, asked: Asked, eta: Moment | None, countdown: float | None) -> None:
+def reschedule(broker: CliBroker, asked: Asked, eta: GivenMoment | None, countdown: float | None) -> None:
     """Change when waiting tasks are due, by id in any queue, or all that the options select. All get the same due time.
 
     A past time sends the tasks to their queues now. `-` reads the ids from the standard input, one a line.

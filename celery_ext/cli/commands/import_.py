@@ -15,7 +15,7 @@ from celery_ext.cli.output import LINES, escaped, json_line, print_stderr
 from celery_ext.cli.progress import with_progress
 from kombu_delayq.audit import audited
 from kombu_delayq.errors import InvalidQueueName
-from kombu_delayq.message import Page, properties_of, read, with_properties
+from kombu_delayq.message import FillingPage, properties_of, read, with_properties
 from kombu_delayq.store import DelayStore, Offer
 from kombu_delayq.text import as_bytes
 
@@ -67,7 +67,7 @@ class Import:
         self._store = store
         self._to = to
         self._skip_bad = skip_bad
-        self._page = Page[Exported](CHUNK, CHUNK_BYTES)
+        self._page = FillingPage[Exported](CHUNK, CHUNK_BYTES)
         #: Number of messages since a header; None outside of an export.
         self._since_header: int | None = None
 

@@ -15,7 +15,7 @@ from celery_ext.delays import MAX_S, parse
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.api.content import content_of
 from celery_ext.serve.api.exchange import Answer, Endpoints, Strict, iso
-from celery_ext.serve.leases import MOST, LeaseGone, Leases, is_broadcast
+from celery_ext.serve.leases import MOST, HttpLeases, LeaseGone, is_broadcast
 from celery_ext.serve.long_poll import TakeRequest, TooManyWait, WaitingRequests
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import ServeBroker, serve_of
@@ -261,7 +261,7 @@ def _waiting(request: Request) -> WaitingRequests:
     return by_loop[loop]
 
 
-def _leases_of(request: Request, queue: str, is_named: bool) -> Leases:
+def _leases_of(request: Request, queue: str, is_named: bool) -> HttpLeases:
     """Connects, and returns the leases of a queue; a Problem if there is none.
 
     A queue that a token names may be unknown yet.
@@ -277,13 +277,13 @@ def _leases_of(request: Request, queue: str, is_named: bool) -> Leases:
         raise Problem(
             404, f"nobody has published to a queue {quoted(queue)} yet, nor does the token name it", "no-such-queue"
         )
-    return Leases(serve.store)
+    return HttpLeases(serve.store)
 
 
-def _with_lease(request: Request, act: Callable[[Leases, str, str], T]) -> T:
+def _with_lease(request: Request, act: Callable[[HttpLeases, str, str], T]) -> T:
     """Does something with the caller's lease."""
     try:
-        return act(Leases(serve_of(request).store), caller_of(request).name, str(request.path_params["lease"]))
+        return act(HttpLeases(serve_of(request).store), caller_of(request).name, str(request.path_params["lease"]))
     except LeaseGone:
         detail = "the lease has ended, or holds no message any more; what was not acknowledged goes back to its queue"
         raise Problem(410, detail, "lease-ended") from None

@@ -28,7 +28,7 @@ from celery_ext.serve.api.exchange import (
     item_of,
 )
 from celery_ext.serve.api.idempotency import Attempt
-from celery_ext.serve.api.publisher import Item, Publisher, Result, Sent, send_alone
+from celery_ext.serve.api.publisher import Item, Publisher, Result, SentTask, send_alone
 from celery_ext.serve.api.recipes import Recipes
 from celery_ext.serve.api.task_request import TaskRequest
 from celery_ext.serve.problems import Problem
@@ -117,7 +117,7 @@ async def enqueue(request: Request, body: TaskRequest, attempt: Attempt) -> Resp
     item = await _ordered(serve, caller_of(request), body, attempt, time() * 1000)
     found = await _waiting(serve, [item]) if attempt.is_again else {}
     if item.id in found:
-        return _created(request, item, Sent(item.id, found[item.id]))
+        return _created(request, item, SentTask(item.id, found[item.id]))
     [result] = await _published(serve, [item])
     if isinstance(result, Problem):  # says which task it is about, so that its caller can look for it
         raise result.about(task=item.task, **({"id": item.id} if item.id else {}))
@@ -192,12 +192,12 @@ async def _waiting(serve: Serve, items: Sequence[Item]) -> dict[str, float]:
     return {task_id: messages[0].due_ms for task_id, messages in found if messages}
 
 
-def _created(request: Request, item: Item, sent: Sent) -> Response:
+def _created(request: Request, item: Item, sent: SentTask) -> Response:
     where = f"{request.scope.get('root_path', '')}/v1/tasks/{quote(sent.id, safe='')}"
     return answer(_enqueued(item, sent), 201, {"Location": where})
 
 
-def _enqueued(item: Item, sent: Sent) -> Enqueued:
+def _enqueued(item: Item, sent: SentTask) -> Enqueued:
     due_ms = None if sent.became == "kept" else sent.due_ms
     outcome: _Taken = "queued" if due_ms is None else "delayed"
     if sent.became is not None and sent.became != "added":
@@ -210,7 +210,7 @@ def _item_answer(item: Item | Problem, found: Mapping[str, float], results: Iter
     """Returns what became of an item of a batch, and takes it from the results unless it waited already."""
     if isinstance(item, Problem):
         return _refused_item(item)
-    done = Sent(item.id, found[item.id]) if item.id in found else next(results)
+    done = SentTask(item.id, found[item.id]) if item.id in found else next(results)
     if isinstance(done, Problem):
         refused = _refused_item(done)
         refused.task, refused.id = item.task, item.id or UNSET

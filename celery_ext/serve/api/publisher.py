@@ -18,7 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from celery_ext.publish import Call, waits_in_redis
-from celery_ext.serve.api.recipes import WRONG, Recipe, refused
+from celery_ext.serve.api.recipes import WRONG, RequestRecipe, refused
 from celery_ext.serve.problems import Problem, unavailable
 from celery_ext.serve.service import ServeBroker
 from kombu_delayq.errors import StoreUnavailable
@@ -43,7 +43,7 @@ OUTAGES = ("answer-lost", "broker-unavailable")
 _BEFORE_ALL = (ConnectionRefusedError, gaierror, AuthenticationError, BusyLoadingError)
 
 
-class Sent(NamedTuple):
+class SentTask(NamedTuple):
     """A task that Redis has.
 
     Attributes:
@@ -67,7 +67,7 @@ class Item(NamedTuple):
         headers: Its own headers.
     """
 
-    recipe: Recipe
+    recipe: RequestRecipe
     call: Call
     expires: object
     headers: dict[str, str]
@@ -90,7 +90,7 @@ class Item(NamedTuple):
 
 
 #: What becomes of an item.
-Result = Sent | Problem
+Result = SentTask | Problem
 
 
 class Order(NamedTuple):
@@ -180,7 +180,7 @@ class Publisher:
                 except WRONG as error:  # the arguments are wrong, or the delay is too long
                     own.append(refused(error))
                     continue
-                own.append(Sent(str(offer.id), float(offer.due) if offer.due else None))
+                own.append(SentTask(str(offer.id), float(offer.due) if offer.due else None))
                 places[item.recipe.queue, item.recipe.expire_ms].append((offer, own, at))
                 uses_chains = uses_chains or item.recipe.has_chain
             results.append(own)
@@ -247,7 +247,7 @@ def send_alone(item: Item) -> Result:
         return refused(error)
     due_ms = ms_of(due) if isinstance(due, datetime) and waits_in_redis(target.app) else 0.0
     found = once.became.get() or once.Became("added", str(result.id))
-    return Sent(found.id, due_ms if due_ms > time() * 1000 else None, found.outcome)
+    return SentTask(found.id, due_ms if due_ms > time() * 1000 else None, found.outcome)
 
 
 def _failure(error: Exception, count: int, *, is_sent: bool) -> Problem:

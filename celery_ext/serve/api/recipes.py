@@ -97,7 +97,7 @@ KEPT, KEPT_S = 500, 30.0
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RequestRecipe:
     """Makes the messages of requests of a kind.
 
     Attributes:
@@ -132,15 +132,15 @@ class Recipes:
     def __init__(self, broker: ServeBroker) -> None:
         self._broker = broker
         self._app = broker.app
-        self._kept: OrderedDict[Hashable, Recipe] = OrderedDict()
+        self._kept: OrderedDict[Hashable, RequestRecipe] = OrderedDict()
         self._lock = Lock()
 
-    def known(self, request: TaskRequest) -> Recipe | None:
+    def known(self, request: TaskRequest) -> RequestRecipe | None:
         """Returns a recipe that is there already; None if ``of`` has to make one, which takes some ms."""
         recipe = self._kept.get(request.kind)
         return recipe if recipe is not None and recipe.until > monotonic() else None
 
-    def of(self, request: TaskRequest, caller: Caller) -> Recipe:
+    def of(self, request: TaskRequest, caller: Caller) -> RequestRecipe:
         """Returns the recipe of a request. For a caller who may not send it, no queue is declared, which is a write.
 
         Raises:
@@ -154,7 +154,7 @@ class Recipes:
                     self._kept.popitem(last=False)
         return recipe
 
-    def _make(self, request: TaskRequest, caller: Caller) -> Recipe:
+    def _make(self, request: TaskRequest, caller: Caller) -> RequestRecipe:
         app, task = self._app, request.task
         app.loader.import_default_modules()  # once; tasks have attributes that count here
         route = _route_of(app, request)
@@ -171,7 +171,7 @@ class Recipes:
             options["expires"] = request.expires
         target = Target(app, task, options)
         until = monotonic() + KEPT_S
-        one_by_one = Recipe(route, target, None, "", 0, until)
+        one_by_one = RequestRecipe(route, target, None, "", 0, until)
         # A page of plain offers compares with nothing that waits.
         if route.queue is None or target.mode is not None or target.why_one_by_one() is not None:
             return one_by_one
@@ -182,7 +182,9 @@ class Recipes:
         except WRONG as error:
             raise refused(error) from error
         queue = made.template.queue
-        return Recipe(route, target, ManyMessages(target, made), queue, self._declare(queue, made.declare), until)
+        return RequestRecipe(
+            route, target, ManyMessages(target, made), queue, self._declare(queue, made.declare), until
+        )
 
     def _declare(self, queue: str, declare: Sequence[Any]) -> int:
         """Declares queues, as publishing does. Returns the ``x-expires`` of the messages' queue in ms."""

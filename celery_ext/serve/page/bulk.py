@@ -6,8 +6,8 @@ from starlette.responses import RedirectResponse, Response
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.bulk_runs import BUSY, RunView, run_of, runs_of
-from celery_ext.serve.page.filter import Filter, filter_of, new_due_ms
-from celery_ext.serve.page.rendering import BOUND, Note, View, form_of, render
+from celery_ext.serve.page.filter import TaskFilter, filter_of, new_due_ms
+from celery_ext.serve.page.rendering import BOUND, PageNote, View, form_of, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import ActionName, BulkAction
@@ -41,13 +41,13 @@ def start(request: Request) -> Response:
     run, form = run_of(request), dict(form_of(request))
     typed = form.get("confirm", "").strip().replace(",", "")
     if not (typed.isdecimal() and len(typed) < 12):
-        return _page(request, run, [Note("bad", "Nothing changed: type the number of the tasks.")], 422)
+        return _page(request, run, [PageNote("bad", "Nothing changed: type the number of the tasks.")], 422)
     try:
         runs_of(request).start(run, int(typed))
     except Problem as problem:
         if problem.kind != "not-confirmed":
             raise
-        return _page(request, run, [Note("bad", f"Nothing changed: {problem.detail}.")], 422)
+        return _page(request, run, [PageNote("bad", f"Nothing changed: {problem.detail}.")], 422)
     return RedirectResponse(f"../{run.id}", 303)
 
 
@@ -81,7 +81,7 @@ def count(action: ActionName, request: Request) -> Response:
     return RedirectResponse(f"./{run.id}", 303)
 
 
-def _page(request: Request, run: RunView, notes: list[Note], status: int = 200) -> Response:
+def _page(request: Request, run: RunView, notes: list[PageNote], status: int = 200) -> Response:
     page = View(request, "overview", notes, serve_of(request).store.now_ms())
     verb = changes.BULK_ACTIONS[run.action.name].capitalize()
     queue = run.queues[0] if run.queues and len(run.queues) == 1 else ""
@@ -96,7 +96,7 @@ def _page(request: Request, run: RunView, notes: list[Note], status: int = 200) 
         heading=_HEADINGS[run.state] if run.count or run.state != "counted" else "No task matches",
         verb=verb,
         moves=run.state in BUSY,
-        filter=Filter(queue, run.from_ms, run.to_ms, run.task or "", run.q or "", run.retried).in_words,
+        filter=TaskFilter(queue, run.from_ms, run.to_ms, run.task or "", run.q or "", run.retried).in_words,
         of=(run.count or 0) if run.has_begun else run.to_look if run.state == "counting" else 0,
         done=run.done if run.has_begun else run.looked,
         outcomes=[(_OUTCOMES.get(word, word), count) for word, count in run.outcomes.items()],

@@ -18,7 +18,7 @@ from celery_ext.delays import durations
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.page.figures import number
-from celery_ext.serve.page.rendering import BOUND, Note, View, form_of, notes_of, render
+from celery_ext.serve.page.rendering import BOUND, PageNote, View, form_of, notes_of, render
 from celery_ext.serve.problems import bad_request
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message import in_utc, moment_of
@@ -29,15 +29,15 @@ ROWS, GROUPS, GROUPED = 50, 8, 5000
 _OWN = re.compile(r"\S*\d")
 #: What the page says after a change.
 _CHANGED = {
-    "replayed": Note("ok", "{} sent back to their queues."),
-    "dropped": Note("ok", "{} dropped: they will never run."),
-    "unroutable": Note("warn", "{} stay: nobody knows from which queue they came."),
-    "none": Note("warn", "Nothing changed: these letters are no longer here."),
+    "replayed": PageNote("ok", "{} sent back to their queues."),
+    "dropped": PageNote("ok", "{} dropped: they will never run."),
+    "unroutable": PageNote("warn", "{} stay: nobody knows from which queue they came."),
+    "none": PageNote("warn", "Nothing changed: these letters are no longer here."),
 }
 
 
 @dataclass(frozen=True)
-class Filter:
+class LetterFilter:
     """What letters have to meet to be shown, as it was written.
 
     Attributes:
@@ -118,18 +118,18 @@ def letters(request: Request) -> Response:
     return _page(request, request.path_params.get("queue") or request.query_params["name"], _notes(request))
 
 
-def _page(request: Request, queue: str, notes: list[Note], status: int = 200) -> Response:
+def _page(request: Request, queue: str, notes: list[PageNote], status: int = 200) -> Response:
     serve, caller, page = serve_of(request), caller_of(request), View(request, "dead-letters", notes)
     caller.check(Action.READ, queue=queue)
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     page.now_ms, count = serve.store.now_ms(), changes.count_letters(serve.store, queue)
     cursor, hidden = changes.letter_cursor(request.query_params.get("cursor")), serve.settings.hide_arguments
-    wanted = Filter.of(dict(form_of(request)) if request.method == "POST" else request.query_params)
+    wanted = LetterFilter.of(dict(form_of(request)) if request.method == "POST" else request.query_params)
     try:
         choice = wanted.choice(hidden=hidden)
     except ValueError as error:
-        notes.append(Note("bad", f"The filter does not work: {error}."))
-        wanted, choice = Filter(), Choice()
+        notes.append(PageNote("bad", f"The filter does not work: {error}."))
+        wanted, choice = LetterFilter(), Choice()
 
     def is_shown(letter: DeadLetter) -> bool:
         return choice(letter) and caller.may(Action.READ, task=letter.name or "")
@@ -161,7 +161,7 @@ def change(action: Action, request: Request) -> Response:
     """Sends dead letters back to their queues, or removes them."""
     serve, caller, given = serve_of(request), caller_of(request), form_of(request)
     form, ids = dict(given), {value for name, value in given if name == "id"}
-    queue, wanted = form.get("queue", ""), Filter.of(form)
+    queue, wanted = form.get("queue", ""), LetterFilter.of(form)
     caller.check(action, queue=queue)
     changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     every, begun_at = "all" in form, serve.store.now_ms()
@@ -175,9 +175,9 @@ def change(action: Action, request: Request) -> Response:
         chosen = filter(choice, letters_of.browse(serve.store, queue))
         count = sum(1 for _ in chosen) if choice.narrow else changes.count_letters(serve.store, queue)
         if wrong := _unconfirmed(form, count):
-            return _page(request, queue, [Note("bad", wrong)], 422)
+            return _page(request, queue, [PageNote("bad", wrong)], 422)
     elif not every and not ids:
-        return _page(request, queue, [Note("warn", "Nothing changed: no letter is ticked.")], 422)
+        return _page(request, queue, [PageNote("warn", "Nothing changed: no letter is ticked.")], 422)
 
     act = partial(changes.replay, rate=rate) if action is Action.REPLAY else changes.drop
     done = act(serve, caller, queue, choice)
@@ -195,8 +195,8 @@ def _unconfirmed(form: Mapping[str, str], count: int) -> str:
     return f"Nothing changed: there are {number(count)} letters now. Type this number to go on."
 
 
-def _notes(request: Request) -> list[Note]:
+def _notes(request: Request) -> list[PageNote]:
     notes = notes_of(request.query_params, {}, _CHANGED)
     if request.query_params.get("more"):
-        notes.append(Note("warn", "Others wait for their turn: replay again to go on."))
+        notes.append(PageNote("warn", "Others wait for their turn: replay again to go on."))
     return notes

@@ -13,7 +13,7 @@ from kombu_delayq.store import DelayStore
 
 
 @dataclass(frozen=True)
-class Filter:
+class TaskFilter:
     """Which tasks of a queue the reader wants to see, as they stand in the address.
 
     Attributes:
@@ -82,14 +82,14 @@ class Filter:
         return f"{' '.join(parts)}." if self.query else f"All tasks that wait in {where}."
 
 
-def filter_of(given: Mapping[str, str], name: str) -> Filter:
+def filter_of(given: Mapping[str, str], name: str) -> TaskFilter:
     """Returns the filter in an address or a form.
 
     Raises:
         ValueError: A time is no time.
     """
     start, end, task, q = (given.get(part, "").strip() for part in ("from", "to", "task", "q"))
-    return Filter(name, _ms(start, -inf), _ms(end, inf), task, q, given.get("retried") == "1")
+    return TaskFilter(name, _ms(start, -inf), _ms(end, inf), task, q, given.get("retried") == "1")
 
 
 def new_due_ms(store: DelayStore, form: dict[str, str]) -> float:

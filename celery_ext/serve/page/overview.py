@@ -36,7 +36,7 @@ _OF_SERVERS = {
 LOOK_S = 30.0
 
 
-class Servers:
+class ServerFaults:
     """What `delayq doctor` finds bad about the servers. That seldom changes, so they are not asked each time.
 
     Args:
@@ -162,7 +162,7 @@ def overview(request: Request) -> Response:
     buried = caller.queues_of(sorted({*known, *serve.settings.dead_letters}))
     letters, latest_ms = letters_of(store, buried)
     leader = store.unless_away(lambda: store.leases.leader() or "")
-    servers = serve.broker.part(Servers).look()
+    servers = serve.broker.part(ServerFaults).look()
     verdict = health(
         rows, leader, store.beside, cluster, letters, servers, is_recent=page.now_ms - latest_ms < RECENT_MS
     )

@@ -6,7 +6,7 @@ from starlette.responses import RedirectResponse, Response
 from celery_ext.periodic import PeriodicStore
 from celery_ext.serve.access.identity import caller_of
 from celery_ext.serve.api.periodic import ChangeEntry, change_entry, entries_of
-from celery_ext.serve.page.rendering import Note, View, form_of, render
+from celery_ext.serve.page.rendering import PageNote, View, form_of, render
 from celery_ext.serve.service import serve_of
 
 #: What the page says after a change.
@@ -33,6 +33,6 @@ def change(act: ChangeEntry, request: Request) -> Response:
     return RedirectResponse(View(request).to("periodic", done=outcome, entry=name), 303)
 
 
-def _notes(request: Request) -> list[Note]:
+def _notes(request: Request) -> list[PageNote]:
     text = _DONE.get(request.query_params.get("done", ""))
-    return [] if text is None else [Note("ok", text.format(request.query_params.get("entry", "")[:200]))]
+    return [] if text is None else [PageNote("ok", text.format(request.query_params.get("entry", "")[:200]))]

@@ -12,9 +12,9 @@ from celery_ext.health import count_queues
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.page.chart import bounds, chart, span_of
 from celery_ext.serve.page.figures import number
-from celery_ext.serve.page.filter import Filter, filter_of
+from celery_ext.serve.page.filter import TaskFilter, filter_of
 from celery_ext.serve.page.past import past
-from celery_ext.serve.page.rendering import Note, View, form_of, notes_of, render
+from celery_ext.serve.page.rendering import PageNote, View, form_of, notes_of, render
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of, visible_queues
 from celery_ext.waiting import DelayedTask, search_page
@@ -25,26 +25,28 @@ ROWS, LOOK_S = 50, 0.8
 
 #: What the page says after a change.
 _DONE = {
-    "paused": Note("ok", "Paused: consumers take nothing more. What they have goes on, and what comes due waits here."),
-    "resumed": Note("ok", "Resumed: consumers take from it again, within a second."),
-    "unchanged": Note("warn", "Nothing changed: it was so before."),
+    "paused": PageNote(
+        "ok", "Paused: consumers take nothing more. What they have goes on, and what comes due waits here."
+    ),
+    "resumed": PageNote("ok", "Resumed: consumers take from it again, within a second."),
+    "unchanged": PageNote("warn", "Nothing changed: it was so before."),
 }
 
 
 #: The same of tasks that were ticked, by their outcomes.
 _TICKED = {
-    "transferred": Note("ok", "{} sent to their queues."),
-    "cancelled": Note("ok", "{} cancelled: they will never run."),
-    "rescheduled": Note("ok", "{} rescheduled."),
-    "chain_ended": Note("ok", "{} did not wait just now. Their delay chains have ended."),
-    "dead_letter": Note("warn", "{} failed for good, and stay as dead letters."),
-    "not_delayed": Note("warn", "{} did not wait any more, or are none of yours."),
-    "unreadable": Note("bad", "{} cannot be rewritten, and stay as they are."),
-    "none": Note("warn", "Nothing changed: no task is ticked."),
+    "transferred": PageNote("ok", "{} sent to their queues."),
+    "cancelled": PageNote("ok", "{} cancelled: they will never run."),
+    "rescheduled": PageNote("ok", "{} rescheduled."),
+    "chain_ended": PageNote("ok", "{} did not wait just now. Their delay chains have ended."),
+    "dead_letter": PageNote("warn", "{} failed for good, and stay as dead letters."),
+    "not_delayed": PageNote("warn", "{} did not wait any more, or are none of yours."),
+    "unreadable": PageNote("bad", "{} cannot be rewritten, and stay as they are."),
+    "none": PageNote("warn", "Nothing changed: no task is ticked."),
 }
 
 
-class Search(NamedTuple):
+class TablePart(NamedTuple):
     """Where the table begins and goes on.
 
     Attributes:
@@ -76,7 +78,7 @@ def queue(request: Request) -> Response:
     is_live, stats = "x-live" in request.headers, row.stats
     if not (is_live or stats.delayed or stats.ready or row.unacked or stats.error or name in visible_queues(request)):
         raise Problem(404, "nobody has delayed a task for this queue, and it holds none", "unknown-queue")
-    wanted, tasks, search = (Filter(name), [], Search()) if is_live else _found(page, name, span)
+    wanted, tasks, search = (TaskFilter(name), [], TablePart()) if is_live else _found(page, name, span)
     return render(
         "queue.html",
         page,
@@ -104,23 +106,23 @@ def waiting(request: Request) -> Response:
     return render("waiting.html", page, filter=wanted, tasks=tasks, search=search)
 
 
-def _notes(request: Request) -> list[Note]:
+def _notes(request: Request) -> list[PageNote]:
     """Returns what the page says after a change: of a queue, or of the tasks that were ticked."""
     return notes_of(request.query_params, _DONE, _TICKED)
 
 
-def _found(page: View, name: str, span: str) -> tuple[Filter, list[DelayedTask], Search]:
+def _found(page: View, name: str, span: str) -> tuple[TaskFilter, list[DelayedTask], TablePart]:
     """Returns the filter in the address, and the tasks that meet it. What is wrong with the filter is a note."""
-    wanted, tasks, search = Filter(name), list[DelayedTask](), Search()
+    wanted, tasks, search = TaskFilter(name), list[DelayedTask](), TablePart()
     try:
         wanted = filter_of(page.request.query_params, name)
         tasks, search = _tasks(page, wanted, span)
     except ValueError as error:
-        page.notes.append(Note("bad", f"The filter does not work: {error}."))
+        page.notes.append(PageNote("bad", f"The filter does not work: {error}."))
     return wanted, tasks, search
 
 
-def _tasks(page: View, wanted: Filter, span: str) -> tuple[list[DelayedTask], Search]:
+def _tasks(page: View, wanted: TaskFilter, span: str) -> tuple[list[DelayedTask], TablePart]:
     serve, caller, given = page.serve, caller_of(page.request), page.request.query_params
     cursor = given.get("cursor") or None
     if wanted.q and serve.settings.hide_arguments:
@@ -135,13 +137,13 @@ def _tasks(page: View, wanted: Filter, span: str) -> tuple[list[DelayedTask], Se
     if given.get("stream") and selection.reads_bodies:
         link = {**wanted.query, "limit": str(ROWS)} | ({"cursor": cursor} if cursor else {})
         link |= {"queue": wanted.queue} if wanted.queue else {}
-        return [], Search(True, f"v1/tasks?{urlencode(link)}", first, here(), "Search on")
+        return [], TablePart(True, f"v1/tasks?{urlencode(link)}", first, here(), "TablePart on")
     found = search_page(serve.store, selection, cursor, ROWS, LOOK_S)
     tasks = [task for task in found.tasks if caller.may(Action.READ, queue=task.queue, task=task.name or "")]
     more = here(cursor=found.cursor) if found.cursor else ""
     looked, of, _ = found.progress
     if selection.reads_bodies:
-        text, more_text = f"{len(found.tasks)} found, {number(looked)} of {number(of)} searched.", "Search on"
+        text, more_text = f"{len(found.tasks)} found, {number(looked)} of {number(of)} searched.", "TablePart on"
     else:
         text, more_text = f"{number(len(found.tasks))} of {number(of)}", "Next page"
-    return tasks, Search(False, "", first, more, more_text, text)
+    return tasks, TablePart(False, "", first, more, more_text, text)

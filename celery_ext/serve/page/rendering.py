@@ -57,7 +57,7 @@ BOUND = 100
 READ_ONLY = "This server is read-only. It changes tasks if it is started with --allow-write."
 
 
-class Note(NamedTuple):
+class PageNote(NamedTuple):
     """A sentence at the head of a page.
 
     Attributes:
@@ -70,8 +70,8 @@ class Note(NamedTuple):
 
 
 def notes_of(
-    query: Mapping[str, str], done: Mapping[str, Note], counted: Mapping[str, Note] | None = None
-) -> list[Note]:
+    query: Mapping[str, str], done: Mapping[str, PageNote], counted: Mapping[str, PageNote] | None = None
+) -> list[PageNote]:
     """Returns what a page says after a change, of which the address tells that led to it.
 
     Args:
@@ -79,7 +79,7 @@ def notes_of(
         done: What ``done=WORD`` says, by the word.
         counted: What ``WORD=NUMBER`` says, by the word; its text has a place for the number.
     """
-    word, notes = query.get("done", ""), list[Note]()
+    word, notes = query.get("done", ""), list[PageNote]()
     if word in done:
         notes.append(done[word])
     for name, note in (counted or {}).items():
@@ -101,7 +101,7 @@ class View:
 
     request: Request
     at: str = ""
-    notes: list[Note] = field(default_factory=list)
+    notes: list[PageNote] = field(default_factory=list)
     now_ms: float = 0.0
 
     @cached_property

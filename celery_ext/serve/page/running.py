@@ -17,7 +17,7 @@ ANSWERS_S = 1.0
 ROWS = 100
 
 
-class Run(NamedTuple):
+class RunningTask(NamedTuple):
     """A run of a task.
 
     Attributes:
@@ -47,7 +47,7 @@ def running(request: Request) -> Response:
     return render("running.html", page, runs=runs[:ROWS], count=len(runs), workers=len(answers))
 
 
-def _run(worker: str, task: Mapping[str, Any]) -> Run:
+def _run(worker: str, task: Mapping[str, Any]) -> RunningTask:
     started_s, info = task.get("time_start"), task.get("delivery_info") or {}
     since_ms = started_s * 1000 if isinstance(started_s, (int, float)) else None
-    return Run(since_ms, str(task.get("name")), str(task.get("id")), str(info.get("routing_key") or ""), worker)
+    return RunningTask(since_ms, str(task.get("name")), str(task.get("id")), str(info.get("routing_key") or ""), worker)

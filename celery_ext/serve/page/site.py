@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from celery_ext.serve.access.gate import gate_of, log_out
-from celery_ext.serve.page.rendering import Note, View, form_of, path_of, render
+from celery_ext.serve.page.rendering import PageNote, View, form_of, path_of, render
 from celery_ext.serve.problems import Problem
 
 _STATIC = StaticFiles(directory=Path(__file__).parent / "static")
@@ -33,7 +33,7 @@ def log_in(request: Request) -> Response:
     # `./` makes any text a path below this server.
     response = RedirectResponse(f"./{to}", 303)
     if gate_of(request).sessions.log_in(request, response, form.get("token", "")) is None:
-        return _ask(request, to, [Note("bad", "This token is not known here, or has expired.")], 401)
+        return _ask(request, to, [PageNote("bad", "This token is not known here, or has expired.")], 401)
     return response
 
 
@@ -44,7 +44,7 @@ def leave(request: Request) -> Response:
     return response
 
 
-def _ask(request: Request, to: str, notes: list[Note] | None = None, status: int = 200) -> Response:
+def _ask(request: Request, to: str, notes: list[PageNote] | None = None, status: int = 200) -> Response:
     page = View(request, "login", notes or [])
     if not page.serve.settings.tokens:
         raise Problem(404, "nobody logs in here: this server has no tokens")

@@ -11,20 +11,22 @@ from celery_ext.delays import DelayChain, in_words
 from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
 from celery_ext.serve.page.filter import new_due_ms
-from celery_ext.serve.page.rendering import Note, View, form_of, notes_of, render
+from celery_ext.serve.page.rendering import PageNote, View, form_of, notes_of, render
 from celery_ext.serve.problems import Problem, bad_request
 from celery_ext.serve.service import serve_of
 from celery_ext.waiting import ActionName, BulkAction, DelayedTask
 
 #: What became of a task, as the page that follows says it.
 DONE = {
-    "transferred": Note("ok", "Sent to its queue: the next free worker runs it."),
-    "rescheduled": Note("ok", "Rescheduled."),
-    "cancelled": Note("ok", "Cancelled: it will never run."),
-    "chain_ended": Note("ok", "It did not wait just now. Its delay chain has ended: a step that runs now is the last."),
-    "dead_letter": Note("warn", "Nothing changed: it has failed for good, and is a dead letter."),
-    "not_delayed": Note("warn", "Nothing changed: it does not wait any more."),
-    "unreadable": Note("bad", "Nothing changed: its message cannot be rewritten."),
+    "transferred": PageNote("ok", "Sent to its queue: the next free worker runs it."),
+    "rescheduled": PageNote("ok", "Rescheduled."),
+    "cancelled": PageNote("ok", "Cancelled: it will never run."),
+    "chain_ended": PageNote(
+        "ok", "It did not wait just now. Its delay chain has ended: a step that runs now is the last."
+    ),
+    "dead_letter": PageNote("warn", "Nothing changed: it has failed for good, and is a dead letter."),
+    "not_delayed": PageNote("warn", "Nothing changed: it does not wait any more."),
+    "unreadable": PageNote("bad", "Nothing changed: its message cannot be rewritten."),
 }
 #: Larger and deeper arguments are shown as text, and only their beginning: characters of JSON, and levels.
 _LARGE, _DEEP, _MOST = 30_000, 12, 100_000
@@ -60,7 +62,7 @@ def task(request: Request) -> Response:
     return task_page(request, task_id.strip(), notes_of(request.query_params, DONE))
 
 
-def task_page(request: Request, task_id: str, notes: list[Note], status: int = 200) -> Response:
+def task_page(request: Request, task_id: str, notes: list[PageNote], status: int = 200) -> Response:
     """Answers with the page of a task, or with one that says that it does not wait.
 
     Args:
@@ -180,5 +182,5 @@ def change(name: ActionName, request: Request) -> Response:
         outcome = changes.change_task(serve, caller, BulkAction(name, due_ms=due_ms), task_id)
     except ValueError as error:
         text = str(error)
-        return task_page(request, task_id, [Note("bad", f"Not rescheduled: {text}.".replace("..", "."))], 422)
+        return task_page(request, task_id, [PageNote("bad", f"Not rescheduled: {text}.".replace("..", "."))], 422)
     return RedirectResponse(View(request).task(task_id, done=outcome), 303)

@@ -24,7 +24,7 @@ class _Head(NamedTuple):
     retries: int | None
 
 
-class Rows:
+class ReadRows:
     """Some waiting messages of one part of a queue.
 
     Args:

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.options import ReadOptions
-from celery_ext.spark.read.batch import Rows
+from celery_ext.spark.read.batch import ReadRows
 from celery_ext.spark.read.partitions import (
     WaitingPartition,
     WaitingSelection,
@@ -110,7 +110,7 @@ class WaitingReader(DataSourceReader):
         self, store: DelayStore, part: Part, selection: WaitingSelection, seen: _Seen | None = None
     ) -> Iterator[pa.RecordBatch]:
         needs_id, needs_body = "task_id" in self._wanted, not OF_BODY.isdisjoint(self._wanted)
-        rows, page = Rows(part), None
+        rows, page = ReadRows(part), None
         while page is None or page.more:
             page = store.scan.scan(part, page, selection.from_ms, selection.to_ms, self._page_size)
             new = page if seen is None else seen.new_of(part, page)
@@ -121,6 +121,6 @@ class WaitingReader(DataSourceReader):
                 rows.add(new, ids, store.scan.bodies(part, new.members) if reads else None)
             if rows.is_full:
                 yield rows.batch(self._schema)
-                rows = Rows(part)
+                rows = ReadRows(part)
         if len(rows):
             yield rows.batch(self._schema)

@@ -11,7 +11,7 @@ from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
 from celery_ext.publish import saferepr, texts_of
-from celery_ext.spark.write.values import Rows
+from celery_ext.spark.write.values import BatchRows
 from kombu_delayq.message import text_to_json, to_json
 
 #: Third element of a body, after the arguments. Source: celery.app.amqp.AMQP.as_task_v2
@@ -30,7 +30,7 @@ class Arguments:
         repr_levels: Depth to which Celery shows arguments.
     """
 
-    def __init__(self, rows: Rows, names: Sequence[str], repr_levels: int) -> None:
+    def __init__(self, rows: BatchRows, names: Sequence[str], repr_levels: int) -> None:
         self._rows = rows
         self._columns, self._count = rows.columns, rows.count
         self._names = names

@@ -18,7 +18,7 @@ from celery_ext.spark.write.dead_letters import DeadLetterBuilder
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.task_fields import TaskFields
 from celery_ext.spark.write.templates import Templates
-from celery_ext.spark.write.values import Rows, iso_texts
+from celery_ext.spark.write.values import BatchRows, iso_texts
 from kombu_delayq.message import ms_text, stamp_text, text_to_json
 from kombu_delayq.store import Offer
 
@@ -93,7 +93,7 @@ class _Batch:
         self._batch = batch
         self._known = digests
         self._count = batch.num_rows
-        self._rows = Rows(batch, job.columns.uuid_columns)
+        self._rows = BatchRows(batch, job.columns.uuid_columns)
         self._fields = TaskFields(self._rows, job.options)
 
     def by_due_time(self) -> tuple[pa.RecordBatch, Sequence[str]]:

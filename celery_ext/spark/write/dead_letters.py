@@ -12,7 +12,7 @@ from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.arguments import Arguments
 from celery_ext.spark.write.templates import TemplateKey, Templates
-from celery_ext.spark.write.values import Rows
+from celery_ext.spark.write.values import BatchRows
 from kombu_delayq.message import DEAD_LETTER, Reason, record, stamp_text, to_json, with_properties
 from kombu_delayq.store import Offer
 
@@ -48,7 +48,7 @@ class DeadLetterBuilder:
         """
         key = TemplateKey(task or NO_TASK, self._queue)
         template = self._templates.of(key)
-        rows = Rows(pa.RecordBatch.from_pydict({"kwargs": [to_json(row)]}))
+        rows = BatchRows(pa.RecordBatch.from_pydict({"kwargs": [to_json(row)]}))
         arguments = Arguments(rows, (), self._templates.repr_levels)
         letter_id = task_ids.uuid_of(task_ids.digest(f"bad {digest}"))
         own = f'"{letter_id}"'

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from celery_ext.delays import DelayLevels
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.write.values import Rows, microseconds
+from celery_ext.spark.write.values import BatchRows, microseconds
 from kombu_delayq.message import us_of
 
 #: The first and the last time that a datetime can have, in µs since the epoch.
@@ -42,7 +42,7 @@ class Schedule:
         self._base_us = round(base_ms * 1000)
         self._latest_us = _LAST_US if max_delay is None else min(_LAST_US, self._base_us + int(max_delay * 1e6))
 
-    def due_us(self, rows: Rows, parts: Sequence[float] | None) -> list[int | None] | None:
+    def due_us(self, rows: BatchRows, parts: Sequence[float] | None) -> list[int | None] | None:
         """Returns when each row is due.
 
         Args:
@@ -61,7 +61,7 @@ class Schedule:
             ]
         return None if due is None else self._not_too_late(due, rows)
 
-    def expiries_us(self, rows: Rows) -> list[int | None] | None:
+    def expiries_us(self, rows: BatchRows) -> list[int | None] | None:
         """Returns when each row expires.
 
         Args:
@@ -93,7 +93,7 @@ class Schedule:
         """Returns the message property of an expiry as JSON text: ms after the job began, as kombu writes it."""
         return f'"{max(expiry_us - self._base_us, 0) // 1000}"'
 
-    def _due_without_spread(self, rows: Rows) -> list[int | None] | None:
+    def _due_without_spread(self, rows: BatchRows) -> list[int | None] | None:
         if "eta" in rows.columns:
             due = _without_impossible("eta", rows)
             if self._promotes:
@@ -111,7 +111,7 @@ class Schedule:
                 return [default] * rows.count
         return None
 
-    def _after_eta(self, expiries: list[int | None], rows: Rows) -> list[int | None]:
+    def _after_eta(self, expiries: list[int | None], rows: BatchRows) -> list[int | None]:
         """Returns relative expiries; in a promotion from each row's eta, unless the job began later."""
         if not self._promotes:
             return expiries
@@ -120,7 +120,7 @@ class Schedule:
             None if us is None else min(us + more_us, _LAST_US) for us, more_us in zip(expiries, later, strict=True)
         ]
 
-    def _not_too_late(self, due: list[int | None], rows: Rows) -> list[int | None]:
+    def _not_too_late(self, due: list[int | None], rows: BatchRows) -> list[int | None]:
         for row, us in enumerate(due):
             if us is not None and us > self._latest_us:
                 limit = "the year 9999" if self._latest_us == _LAST_US else "the transport option max_delay allows"
@@ -143,7 +143,7 @@ class Schedule:
         return self._after_countdown(self._levels.delay_s(level))
 
 
-def _without_impossible(column: str, rows: Rows) -> list[int | None]:
+def _without_impossible(column: str, rows: BatchRows) -> list[int | None]:
     """Returns times in µs since the epoch; None, with an error, for each that a datetime cannot have."""
     times_us = microseconds(rows.columns[column].array)
     for row, us in enumerate(times_us):

@@ -14,7 +14,7 @@ from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.store import BulkJobs
 from celery_ext.waiting import by_id
 from kombu_delayq.errors import StoreUnavailable
-from kombu_delayq.message import Page, pages
+from kombu_delayq.message import FillingPage, pages
 from kombu_delayq.redis import Command, SendAhead
 from kombu_delayq.store import DelayStore, Offer
 
@@ -64,7 +64,7 @@ class Sender:
         self._ahead = SendAhead(store.client.connection_pool)
         self._on_way: tuple[str, Sequence[Offer]] | None = None
         self.rows = self._most
-        self._chunks: defaultdict[str, Page[Offer]] = defaultdict(lambda: Page(most, options.chunk_bytes))
+        self._chunks: defaultdict[str, FillingPage[Offer]] = defaultdict(lambda: FillingPage(most, options.chunk_bytes))
 
     def add(self, queue: str, offers: Sequence[Offer]) -> None:
         """Adds messages, and sends the chunks that are full.

@@ -10,7 +10,7 @@ from typing import Any
 from celery_ext.spark import task_ids
 from celery_ext.spark.option_parsers import chain_text, check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
-from celery_ext.spark.write.values import Rows
+from celery_ext.spark.write.values import BatchRows
 from kombu_delayq.message import to_json
 
 
@@ -22,7 +22,7 @@ class TaskFields:
         options: Options of the job. Each is the default for rows in which the column of its name is missing or NULL.
     """
 
-    def __init__(self, rows: Rows, options: WriteOptions) -> None:
+    def __init__(self, rows: BatchRows, options: WriteOptions) -> None:
         self.rows = rows
         self._values, self._count = rows.columns, rows.count
         self._options = options

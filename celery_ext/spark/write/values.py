@@ -38,7 +38,7 @@ class RowError(NamedTuple):
         return f"{where}value {quoted(self.value)}: {self.reason} (row {task_id})"
 
 
-class Rows:
+class BatchRows:
     """The rows of a batch.
 
     Args:

@@ -3,7 +3,7 @@
 import pytest
 
 from celery_ext.periodic.keys import PeriodicKeys
-from celery_ext.periodic.store import Note, Superseded
+from celery_ext.periodic.store import ArmedNote, Superseded
 from kombu_delayq.store import DelayStore
 from tests.store.scripts.test_arm import AT, part, run, waiting_ids
 
@@ -15,11 +15,11 @@ def test_a_run_to_come_that_was_purged_is_forgotten(store: DelayStore) -> None:
     early = int(store.now_ms()) - 10
     part(store).arm("q", 1, [run(early), run(AT)])
     store.queues.purge("q")
-    assert part(store).notes(["q"])["q"]["report"] == Note("changed", early)
+    assert part(store).notes(["q"])["q"]["report"] == ArmedNote("changed", early)
     assert part(store).arm("q", part(store).new_token(store.now_ms()), [run(early), run(AT)]) == ["repeated", "armed"]
     store.lookup.cancel(["q"], [f"report-{AT}"])
     assert part(store).disarm("q", ["report"], None) == 0
-    assert part(store).notes(["q"])["q"]["report"] == Note("changed", AT)
+    assert part(store).notes(["q"])["q"]["report"] == ArmedNote("changed", AT)
 
 
 def test_a_run_to_come_is_not_the_last_one_after_a_purge(store: DelayStore) -> None:

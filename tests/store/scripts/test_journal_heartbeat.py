@@ -4,14 +4,14 @@ from unittest.mock import ANY
 
 import pytest
 
-from celery_ext.journal.promotion import ALL, Heartbeat, Promotion
+from celery_ext.journal.promotion import ALL, MarkerHeartbeat, Promotion
 from kombu_delayq.store import DelayStore
 from kombu_delayq.text import as_text
 from tests.support.store.keyspace import contents
 from tests.support.store.promoting import JOURNAL_ID, MARKER, elected
 
 
-def sent(store: DelayStore, journal: str, token: int, heartbeat: int, compared: str = "") -> Heartbeat:
+def sent(store: DelayStore, journal: str, token: int, heartbeat: int, compared: str = "") -> MarkerHeartbeat:
     """Sends a heartbeat to the marker of all."""
     return store.part(Promotion).journal_heartbeat(journal, token, heartbeat, [ALL], {ALL: compared})[ALL]
 

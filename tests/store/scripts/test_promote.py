@@ -3,7 +3,7 @@
 import pytest
 
 from celery_ext.journal import promotion
-from celery_ext.journal.promotion import Promoted, Promotion
+from celery_ext.journal.promotion import PromotedRows, Promotion
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.layouts import LAYOUT_OF
 from tests.support.store.keyspace import FUTURE_MS, Ear, announced, contents, look, waiting
@@ -14,7 +14,7 @@ def test_a_row_comes_into_the_store(store: DelayStore) -> None:
     """A row is kept as an offer is, under its id, its queue is registered, and the guard has it as pushed."""
     token = elected(store)
     before_ms = store.now_ms()
-    assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1, priority=3)]) == Promoted(
+    assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1, priority=3)]) == PromotedRows(
         "promoted", {1: "promoted"}
     )
     assert look(store)[b"waiting in q"] == [("i1", FUTURE_MS, 3, b"body of i1")]
@@ -95,7 +95,7 @@ def test_who_is_not_in_office_promotes_nothing(store: DelayStore, id_: str, late
     token = elected(store)
     store.client.sadd("{delayq}:queues", "q")
     before = contents(store.client)
-    assert store.part(Promotion).promote(id_, token + later, several_rows(3)) == Promoted(word, {})
+    assert store.part(Promotion).promote(id_, token + later, several_rows(3)) == PromotedRows(word, {})
     assert contents(store.client) == before
 
 

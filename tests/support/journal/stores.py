@@ -9,7 +9,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore, placement
-from celery_ext.journal.leadership import Leadership
+from celery_ext.journal.leadership import PromoterLeadership
 from celery_ext.journal.recovery import Restored, restore
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.worker import RowPromoter, Words
@@ -58,7 +58,7 @@ class Promoter:
 
     def __init__(self, store: JournaledStore, name: str = "promoter") -> None:
         self.store = store
-        self.leadership = Leadership(store, name)
+        self.leadership = PromoterLeadership(store, name)
         self.leadership.heartbeat_s = 0.0  # each call heartbeats
         self._rows = RowPromoter(store, self.leadership, lambda: True)
         self.leadership.begin()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from celery_ext.cli.options import Moment, duration, moment
+from celery_ext.cli.options import GivenMoment, duration, moment
 from celery_ext.cli.output import escaped, shortened, when
 from kombu_delayq.message.due import iso_of
 
@@ -44,7 +44,7 @@ def test_a_time_without_a_zone_is_local(text: str, iso_utc: str) -> None:
 @pytest.mark.parametrize(("text", "ms"), [("10m", 600_000), ("1h30m", 5_400_000), ("250ms", 250), ("0s", 0)])
 def test_a_duration_counts_from_now(text: str, ms: float) -> None:
     """A duration is a time from now, by the clock that says what now is."""
-    assert moment(text) == Moment(ms, True)
+    assert moment(text) == GivenMoment(ms, True)
     assert moment(text).at(1000) == ms + 1000
 
 

@@ -4,7 +4,7 @@ import pytest
 from redis.crc import key_slot
 
 from kombu_delayq.cluster.commands import slot_of
-from kombu_delayq.cluster.topology import Node, NoNode, Topology
+from kombu_delayq.cluster.topology import NodeAddress, NoNode, Topology
 
 ORDERS = key_slot(b"orders")
 
@@ -50,6 +50,6 @@ def test_knows_commands_without_a_key(command: tuple[object, ...]) -> None:
 
 def test_a_cluster_without_slots_is_not_called_silent() -> None:
     """Nodes that were never joined to a cluster answer that nobody has slots; the error says what to do."""
-    topology = Topology([Node("127.0.0.1", 7000)], lambda node, timeout_s: [])
+    topology = Topology([NodeAddress("127.0.0.1", 7000)], lambda node, timeout_s: [])
     with pytest.raises(NoNode, match=r"no node of the cluster has slots: 127\.0\.0\.1:7000.*--cluster create"):
         topology.any_order()

@@ -10,9 +10,9 @@ import pytest
 from redis.exceptions import AskError
 
 from kombu_delayq.cluster.dispatch import RetryDeadline, follow
-from kombu_delayq.cluster.topology import Node, NoNode, Topology
+from kombu_delayq.cluster.topology import NodeAddress, NoNode, Topology
 
-A, B = Node("a", 7000), Node("b", 7001)
+A, B = NodeAddress("a", 7000), NodeAddress("b", 7001)
 FOUND = [[0, 8191, [b"a", 7000, b"id", []]], [8192, 16383, [b"b", 7001, b"id", []]]]
 
 
@@ -31,9 +31,9 @@ def test_a_node_without_a_name_is_known_by_its_address(more: Any) -> None:
     """By RESP2 the rest of a node is a list, by RESP3 a dict; a redirection names no address at all."""
     topology = Topology([A], lambda node, limit_s: [FOUND[0], [8192, 16383, [b"?", 7001, b"id", more]]])
     topology.know()
-    assert topology.owner_of(16383) == Node("10.0.0.2", 7001)
+    assert topology.owner_of(16383) == NodeAddress("10.0.0.2", 7001)
     pools: Any = SimpleNamespace(topology=topology)
-    assert follow(pools, AskError("16383 ?:7001"), A) == Node("10.0.0.2", 7001)
+    assert follow(pools, AskError("16383 ?:7001"), A) == NodeAddress("10.0.0.2", 7001)
 
 
 class _Interrupted(Topology):
@@ -53,7 +53,7 @@ def test_no_thread_of_a_child_waits_for_one_of_its_parent() -> None:
     """While a thread of a forked child begins to ask for the nodes, others ask too, although the parent was asking."""
     asks, may_answer = Event(), Event()
 
-    def ask(node: Node, limit_s: float) -> list[Any]:
+    def ask(node: NodeAddress, limit_s: float) -> list[Any]:
         asks.set()
         may_answer.wait(10)
         return FOUND

@@ -8,7 +8,7 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 
 from celery_ext.serve.exposition import Family, answer, counter, gauge, histogram
-from celery_ext.serve.metric_families import Snapshot, all_of
+from celery_ext.serve.metric_families import MetricsSnapshot, all_of
 from kombu_delayq.store.counts import OPERATIONS, QueueStats, counts_of
 from tests.support.serve.metrics import OPENMETRICS, Once, described, series_in
 
@@ -41,7 +41,7 @@ def _families(queues: int) -> list[Family]:
     counts = counts_of({"late:1": 3, "late:7": 1, "waited:2": 4, "waited_s": 8, "cancel": 1}, [])
     names = [f"queue-{number}" for number in range(queues)]
     stats = [QueueStats(name, 0.0, 3, 2, 1, 1000.0) for name in names]
-    return list(all_of(Snapshot(True, stats, dict.fromkeys(names, range(8)), dict.fromkeys(names, counts))))
+    return list(all_of(MetricsSnapshot(True, stats, dict.fromkeys(names, range(8)), dict.fromkeys(names, counts))))
 
 
 def test_a_scrape_of_many_queues_costs_little() -> None:
@@ -64,7 +64,7 @@ def test_a_scrape_of_many_queues_costs_little() -> None:
 def test_a_histogram_begins_with_its_first_message(name: str) -> None:
     """A queue of which nothing was ever counted has no buckets, which were half of all series, and counters at 0."""
     counts = {"idle": counts_of({}, []), "busy": counts_of({"late:1": 1, "waited:2": 1}, [])}
-    found = series_in(answer(all_of(Snapshot(True, (), {}, counts)), "", "")[0].decode())
+    found = series_in(answer(all_of(MetricsSnapshot(True, (), {}, counts)), "", "")[0].decode())
     name = name.removeprefix("delayq_")
     assert {key[1:] for key in found if key[0] == f"{name}_count"} == {("busy",)}
     assert {found["transferred_messages_total", queue] for queue in counts} == {0, 1}

@@ -12,7 +12,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore, database
 from celery_ext.journal.keys import JournalKeys
-from celery_ext.journal.leadership import Leadership
+from celery_ext.journal.leadership import PromoterLeadership
 from celery_ext.journal.worker import JournalWorker
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
@@ -152,13 +152,13 @@ def test_what_redis_delivers_without_the_database_does_not_come_back(
 ) -> None:
     """A promoter still sees what leaves Redis, and tells the database once it is back, also after a loss of Redis."""
     monkeypatch.setattr(database, "AWAY_S", 0.1)
-    looks, look_on = [0.0], Leadership.look_on
+    looks, look_on = [0.0], PromoterLeadership.look_on
 
-    def counted(self: Leadership, store: JournaledStore) -> None:
+    def counted(self: PromoterLeadership, store: JournaledStore) -> None:
         look_on(self, store)
         looks.append(self.seen.moved_to_ms)
 
-    monkeypatch.setattr(Leadership, "look_on", counted)
+    monkeypatch.setattr(PromoterLeadership, "look_on", counted)
     options = {"journal_url": own_postgres.url, "journal": "all", "lease_ttl": 0.5, "poll_interval": 0.1}
     store, worker = journaled(own_server.port, options), JournalWorker(lambda: journaled(own_server.port, options))
     due_ms = clock_ms(store.client) + 2000

@@ -10,7 +10,7 @@ import redis
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import JournaledStore
 from celery_ext.journal.keys import JournalKeys
-from celery_ext.journal.leadership import Leadership, NotLeading
+from celery_ext.journal.leadership import NotLeading, PromoterLeadership
 from celery_ext.journal.promotion import ALL
 from celery_ext.journal.recovery import check
 from celery_ext.journal.state import state_of
@@ -119,7 +119,7 @@ def test_who_looks_for_lost_queues_may_die(store: JournaledStore, monkeypatch: p
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(Leadership, "_begin_anew", dies)
+        patch.setattr(PromoterLeadership, "_begin_anew", dies)
         with pytest.raises(SystemExit):
             Promoter(store)
     Promoter(store).heartbeat()

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from celery_ext.spark.read.batch import Rows
+from celery_ext.spark.read.batch import ReadRows
 from celery_ext.spark.read.schema import COLUMNS, arrow_schema, schema_of
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.store.hash_layout import id_of
@@ -32,7 +32,7 @@ def rows_of(messages: list[Any], schema: pa.Schema = SCHEMA, ids: list[bytes] | 
     """Returns the rows of messages: bytes, or what becomes JSON."""
     stored = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in messages]
     members = ids or [f"id-{at}".encode() for at in range(len(stored))]
-    rows = Rows(Part("orders"))
+    rows = ReadRows(Part("orders"))
     rows.add(Scanned(members, [DUE] * len(stored), list(map(len, stored)), False), list(map(id_of, members)), stored)
     found: list[dict[str, Any]] = rows.batch(schema).to_pylist()
     return found
@@ -171,7 +171,7 @@ def test_any_id(identity: bytes) -> None:
 )
 def test_a_due_time_that_nothing_can_name_is_null(due: bytes, expected: datetime | None) -> None:
     """Due times are exact to the microsecond, and NULL where they are no datetime in every time zone."""
-    rows = Rows(Part("q"))
+    rows = ReadRows(Part("q"))
     rows.add(Scanned([b"i"], [due], [2], False), [b"i"], [b"{}"])
     [row] = rows.batch(SCHEMA).to_pylist()
     assert row["due"] == expected

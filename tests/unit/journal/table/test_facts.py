@@ -1,6 +1,6 @@
 """Facts about a journal."""
 
-from celery_ext.journal.facts import ALIVE_S, Leader, Watermarks
+from celery_ext.journal.facts import ALIVE_S, LeadingPromoter, Watermarks
 from celery_ext.journal.journal import Journal
 
 
@@ -10,9 +10,9 @@ def test_a_journal_has_an_id_of_its_own(journal: Journal, journal_url: str) -> N
     assert Journal(journal_url).id == journal.id
 
 
-def leader(token: int) -> Leader:
+def leader(token: int) -> LeadingPromoter:
     """Makes a leader with a token."""
-    return Leader(token, f"host {token}", "data", "server", "localhost:6379/0")
+    return LeadingPromoter(token, f"host {token}", "data", "server", "localhost:6379/0")
 
 
 def test_of_two_who_beat_one_goes_on(journal: Journal) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, text
 from celery_ext.journal import schema
 from celery_ext.journal.database import engine_of, parse_url
 from celery_ext.journal.errors import UnsupportedJournal
-from celery_ext.journal.facts import Leader
+from celery_ext.journal.facts import LeadingPromoter
 from celery_ext.journal.journal import Journal
 from tests.support.journal.additions import DUE_MS, addition
 from tests.support.pages import ROOT, blocks
@@ -38,7 +38,7 @@ def test_the_rights_of_the_page_are_enough(postgres_server: PrivatePostgres) -> 
     assert limited.mark([waiting[0].seq]) == {waiting[0].seq}
     assert limited.replace([(waiting[1].seq, addition(7))]) != [None]
     limited.set_watermarks(DUE_MS, {})
-    assert limited.lead(leader := Leader(1, "host", "", "", ""), None)
+    assert limited.lead(leader := LeadingPromoter(1, "host", "", "", ""), None)
     assert limited.next_heartbeat(leader.token, 0) == 1
     assert len(limited.delete(["id-2"])) == 1
     limited.end_epoch(DUE_MS)
