@@ -1,7 +1,7 @@
 """Sends single calls by templates, where a template says the same as Celery, and leaves all others to Celery."""
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.app import amqp
@@ -17,7 +17,9 @@ from celery_ext.publish.template import NoTemplate
 from celery_ext.publish.watch import Watch
 from celery_ext.publish.write import Own, Writer, Written, new_task_id
 from kombu_delayq.channel import DelayedChannel
-from kombu_delayq.store import Offer
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import Offer
 
 logger = get_logger(__name__)
 
@@ -265,12 +267,12 @@ class FastPublisher:
         finally:
             connection.release()
 
-    def _expect_result(self, connection: Any, offer: Offer) -> None:
+    def _expect_result(self, connection: Any, offer: "Offer") -> None:
         backend = self._app.backend
         if type(backend).on_task_call is not Backend.on_task_call:  # which does nothing
             backend.on_task_call(self._app.amqp.Producer(connection, auto_declare=False), str(offer.id))
 
-    def _put(self, connection: Any, recipe: Recipe, offer: Offer, chain_id: str | None) -> None:
+    def _put(self, connection: Any, recipe: Recipe, offer: "Offer", chain_id: str | None) -> None:
         channel = connection.default_channel
         if not isinstance(channel, DelayedChannel):
             raise LeftToCelery

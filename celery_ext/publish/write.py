@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from numbers import Real
 from time import time, time_ns
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from celery import Celery
@@ -15,8 +15,6 @@ from celery.app.amqp import INT_MIN
 from celery.utils import time as celery_time
 from celery.utils.saferepr import saferepr as saferepr_of_celery
 
-from celery_ext.publish.recipe import Recipe
-from celery_ext.publish.template import Template
 from kombu_delayq.message import (
     EPOCH,
     eta_of,
@@ -31,6 +29,10 @@ from kombu_delayq.message import (
     without_nulls,
 )
 from kombu_delayq.store import Offer
+
+if TYPE_CHECKING:
+    from celery_ext.publish.recipe import Recipe
+    from celery_ext.publish.template import Template
 
 #: Values of these types are shown as ``str`` shows them.
 _AS_STR = frozenset((int, float, bool, type(None)))
@@ -137,7 +139,7 @@ class Writer:
         draw_tag: Draws a random delivery tag.
     """
 
-    def __init__(self, app: Any, recipe: Recipe, draw_tag: Callable[[], str] = new_tag) -> None:
+    def __init__(self, app: Any, recipe: "Recipe", draw_tag: Callable[[], str] = new_tag) -> None:
         self.recipe = recipe
         self._app, self._amqp = app, app.amqp
         self._serialize, self._template, self._draw_tag = recipe.serialize, recipe.template, draw_tag
@@ -285,7 +287,7 @@ class Writer:
         return text_to_json(text) if isinstance(text, str) else to_json(text)
 
 
-def body_json(raw: bytes, template: Template) -> str:
+def body_json(raw: bytes, template: "Template") -> str:
     """Returns a body, serialized and compressed, as it stands in a message, as JSON."""
     if template.is_without_nulls:
         raw = without_nulls(raw.decode()).encode()

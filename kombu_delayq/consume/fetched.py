@@ -9,7 +9,9 @@ from kombu.transport import virtual
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from kombu_delayq.message import JSON, Message, from_json
-from kombu_delayq.store import Outcome
+
+if TYPE_CHECKING:
+    from kombu_delayq.store import Outcome
 
 _Message: Any = object if TYPE_CHECKING else virtual.Message
 
@@ -69,7 +71,7 @@ class FetchedMessage(_Message):
         if isinstance(self._raw, FetchedPayload):
             self._raw.is_begun = True
 
-    def count(self, outcome: Outcome) -> None:
+    def count(self, outcome: "Outcome") -> None:
         """Counts what has become of the task for its queue, with the next heartbeat; any thread may do so."""
         if isinstance(self._raw, FetchedPayload):
             with suppress(RedisConnectionError):  # the connection is lost, and with it what its consumer had counted

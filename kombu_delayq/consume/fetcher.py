@@ -29,17 +29,17 @@ from kombu.log import get_logger
 from kombu.utils.scheduling import round_robin_cycle
 from redis.exceptions import NoScriptError, RedisError
 
-from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.credit import AHEAD, BATCH, Credit
 from kombu_delayq.consume.deliveries import Deliveries
 from kombu_delayq.consume.pipelined import OVERDUE_S, PipelinedConnection
 from kombu_delayq.consume.requests import Requests
 from kombu_delayq.consume.waits import MOST_WAITS, WaitBudget, Waits
-from kombu_delayq.message import Message
 from kombu_delayq.redis import PASSING_S, Command, clears, is_denied, make_room
 from kombu_delayq.store import Fetched, InFlight, LeaseEnded, Request
 
 if TYPE_CHECKING:
+    from kombu_delayq.consume.consumer import Consumer
+    from kombu_delayq.message import Message
     from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
@@ -171,7 +171,7 @@ class Fetcher:
             self._read_last()  # what it brings goes back behind what was fetched before
         self.deliveries.put_back(self._store, queue)
 
-    def get(self, queue: str, *, no_ack: bool) -> Message | None:
+    def get(self, queue: str, *, no_ack: bool) -> "Message | None":
         """Fetches one message of a queue, a round trip; None if there is none."""
         request = Request(most=1, queues=[queue], unnoted=[queue] if no_ack else [])
         found = self._consumer.fetch(self._store, self._group, request)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from kombu_delayq.consume.consumer import Consumer
-from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.presence import Presence
 from kombu_delayq.redis import is_wrong_type
 from kombu_delayq.store import BEAT_FRACTION
 
 if TYPE_CHECKING:
+    from kombu_delayq.consume.consumer import Consumer
+    from kombu_delayq.consume.fetcher import Fetcher
     from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)
@@ -43,9 +43,9 @@ class Heartbeat:
 
     def __init__(
         self,
-        consumer: Consumer,
+        consumer: "Consumer",
         store: "DelayStore",
-        fetchers: Callable[[], Iterable[Fetcher] | None],
+        fetchers: Callable[[], Iterable["Fetcher"] | None],
         visibility_timeout_s: float = inf,
     ) -> None:
         self._consumer = consumer

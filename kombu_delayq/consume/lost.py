@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from kombu_delayq.store import Request
-
 if TYPE_CHECKING:
-    from kombu_delayq.store import DelayStore
+    from kombu_delayq.store import DelayStore, Request
 
 #: For how long after the loss of a connection Redis may still run what was sent over it, in s.
 UNSURE_S = 30.0
@@ -27,11 +25,11 @@ class LostRequests:
         self._unsettled: dict[str, float] = {}
         self._left: list[Callable[[DelayStore], object]] = []
 
-    def add(self, request: Request) -> None:
+    def add(self, request: "Request") -> None:
         """Notes a request whose reply was lost. Redis may have run it, or may run it soon."""
         self._lost.append((request, monotonic()))
 
-    def answered(self, request: Request) -> None:
+    def answered(self, request: "Request") -> None:
         """Notes that the reply to a request has come all the same: the next ``recover`` is its last."""
         for lost in [lost for lost in self._lost if lost[0] is request]:
             self._lost.append((request, -inf))

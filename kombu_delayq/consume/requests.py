@@ -7,14 +7,13 @@ from kombu.log import get_logger
 from redis.exceptions import NoScriptError, RedisError
 
 from kombu_delayq.consume.acks import Acks
-from kombu_delayq.consume.consumer import Consumer
-from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.options import Options
-from kombu_delayq.redis import Command
-from kombu_delayq.store import Request
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import DelayStore
+    from kombu_delayq.consume.consumer import Consumer
+    from kombu_delayq.consume.pipelined import PipelinedConnection
+    from kombu_delayq.redis import Command
+    from kombu_delayq.store import DelayStore, Request
 
 logger = get_logger(__name__)
 
@@ -36,7 +35,7 @@ class Requests:
         are_unsure: Whether Redis may have fetched messages of which nobody knows.
     """
 
-    def __init__(self, connection: PipelinedConnection, consumer: Consumer, group: str) -> None:
+    def __init__(self, connection: "PipelinedConnection", consumer: "Consumer", group: str) -> None:
         self.connection = connection
         self.acks = Acks(consumer.held, group)
         self.are_unsure = False
@@ -46,7 +45,7 @@ class Requests:
         self._by_text = False
 
     @property
-    def current(self) -> Request | None:
+    def current(self) -> "Request | None":
         """The request on its way, unless it is given up."""
         return next(iter(self._unclaimed.copy().values()), None) if self._unclaimed else None
 
@@ -58,10 +57,10 @@ class Requests:
     def ask(
         self,
         store: "DelayStore",
-        before: Sequence[Command],
-        request: Request,
+        before: Sequence["Command"],
+        request: "Request",
         on_before: Callable[[list[Any]], None],
-        on_reply: Callable[[Request, Any], None],
+        on_reply: Callable[["Request", Any], None],
     ) -> None:
         """Sends a request, with acknowledgements.
 
@@ -121,7 +120,7 @@ class Requests:
             self.are_unsure = True
         self.acks.repeat()
 
-    def give_up(self, store: "DelayStore", request: Request) -> None:
+    def give_up(self, store: "DelayStore", request: "Request") -> None:
         """Puts back what a request on its way brings, because the thread that would read its reply is busy."""
         if self._claim(request):
             self._consumer.lost.add(request)
@@ -132,6 +131,6 @@ class Requests:
         self._consumer.lost.recover(store, self._group)
         self.are_unsure = False
 
-    def _claim(self, request: Request) -> bool:
+    def _claim(self, request: "Request") -> bool:
         """Ends a request on its way. Returns whether the caller sees to what it brings, and no other thread."""
         return self._unclaimed.pop(request.first, None) is not None

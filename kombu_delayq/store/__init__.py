@@ -12,7 +12,7 @@ from kombu_delayq.errors import UnsupportedRedis
 from kombu_delayq.options import Options
 from kombu_delayq.redis import Pool, close_pool, pool_of, time_ms
 from kombu_delayq.store.chains import CancelledChains, DelayChains
-from kombu_delayq.store.client import Into, Lists, StoreClient
+from kombu_delayq.store.client import HeldKeys, Into, Lists, StoreClient
 from kombu_delayq.store.consumers import BEAT_FRACTION, Consumers, Ended, http_consumer
 from kombu_delayq.store.counts import (
     LATENESS_BOUNDS_S,
@@ -24,7 +24,7 @@ from kombu_delayq.store.counts import (
     counts_of,
 )
 from kombu_delayq.store.delivery import Delivery
-from kombu_delayq.store.fetching import Fetching, HeldKeys, ack
+from kombu_delayq.store.fetching import Fetching, ack
 from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.hash_layout import body_of, id_of, may_be_duplicate, shared_id, without_suffix
 from kombu_delayq.store.keys import KeyNames, Keys

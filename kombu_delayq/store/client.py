@@ -20,6 +20,7 @@ from kombu_delayq.redis import (
     RedisCommands,
     Rows,
     Stored,
+    ZSetKey,
     operation,
     pool_of,
 )
@@ -46,6 +47,13 @@ class Lists(NamedTuple):
 
     ready: ListKeys
     list_of: Priorities
+
+
+class HeldKeys(NamedTuple):
+    """The keys of what consumers hold."""
+
+    unacked_index: ZSetKey
+    unacked: HashKey
 
 
 @operation(layout="hash")

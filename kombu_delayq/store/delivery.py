@@ -25,8 +25,7 @@ from kombu_delayq.redis import (
     operation,
     time_ms,
 )
-from kombu_delayq.store.client import MOST_QUEUES, Into, Lists, StoreClient
-from kombu_delayq.store.fetching import HeldKeys
+from kombu_delayq.store.client import MOST_QUEUES, HeldKeys, Into, Lists, StoreClient
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.lookup import MAX_DUPLICATES
 from kombu_delayq.store.part import StorePart

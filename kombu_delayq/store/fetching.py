@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import count, groupby
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from kombu_delayq.message import pages, read_note
 from kombu_delayq.redis import (
@@ -20,7 +20,7 @@ from kombu_delayq.redis import (
     operation,
     time_ms,
 )
-from kombu_delayq.store.client import MOST_QUEUES, StoreClient
+from kombu_delayq.store.client import MOST_QUEUES, HeldKeys, StoreClient
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import PAGE, Fetched, InFlight, LeaseEnded, Request, Requeued
@@ -28,13 +28,6 @@ from kombu_delayq.text import as_bytes, as_text
 
 #: About the most bytes in the arguments of one call, or in what it fetches.
 PAGE_BYTES = 1_000_000
-
-
-class HeldKeys(NamedTuple):
-    """The keys of what consumers hold."""
-
-    unacked_index: ZSetKey
-    unacked: HashKey
 
 
 @operation(once=True)

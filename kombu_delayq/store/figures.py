@@ -9,9 +9,8 @@ from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message import pages
 from kombu_delayq.redis import Args, Call, Command, ListKeys, ZSetKey, operation, passes
-from kombu_delayq.store.client import count_minute
+from kombu_delayq.store.client import HeldKeys, count_minute
 from kombu_delayq.store.counts import BUCKET_FIELDS, QueueCounts, QueueStats, counts_of
-from kombu_delayq.store.fetching import HeldKeys
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.text import as_text
 

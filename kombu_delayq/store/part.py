@@ -1,7 +1,10 @@
 """The common part of all parts of a store."""
 
-from kombu_delayq.store.client import StoreClient
-from kombu_delayq.store.registry import QueueRegistry
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kombu_delayq.store.client import StoreClient
+    from kombu_delayq.store.registry import QueueRegistry
 
 
 class StorePart:
@@ -11,7 +14,7 @@ class StorePart:
     ``DelayStore.part`` makes; names of its keys, a ``KeyNames``; and its scripts, in a folder of ``lua/``.
     """
 
-    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+    def __init__(self, client: "StoreClient", registry: "QueueRegistry") -> None:
         self._client = client
         self._keys = client.keys
         self._registry = registry

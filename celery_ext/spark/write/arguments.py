@@ -5,14 +5,16 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
 from celery_ext.publish import saferepr, texts_of
-from celery_ext.spark.write.values import BatchRows
 from kombu_delayq.message import text_to_json, to_json
+
+if TYPE_CHECKING:
+    from celery_ext.spark.write.values import BatchRows
 
 #: Third element of a body, after the arguments. Source: celery.app.amqp.AMQP.as_task_v2
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
@@ -30,7 +32,7 @@ class Arguments:
         repr_levels: Depth to which Celery shows arguments.
     """
 
-    def __init__(self, rows: BatchRows, names: Sequence[str], repr_levels: int) -> None:
+    def __init__(self, rows: "BatchRows", names: Sequence[str], repr_levels: int) -> None:
         self._rows = rows
         self._columns, self._count = rows.columns, rows.count
         self._names = names

@@ -5,22 +5,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from celery_ext.publish import Gaps, Template
 from celery_ext.spark import task_ids
-from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.arguments import Arguments
-from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.dead_letters import DeadLetterBuilder
-from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.task_fields import TaskFields
-from celery_ext.spark.write.templates import Templates
 from celery_ext.spark.write.values import BatchRows, iso_texts
 from kombu_delayq.message import ms_text, stamp_text, text_to_json
 from kombu_delayq.store import Offer
+
+if TYPE_CHECKING:
+    from celery_ext.spark.options import WriteOptions
+    from celery_ext.spark.write.columns import Columns
+    from celery_ext.spark.write.schedule import Schedule
+    from celery_ext.spark.write.templates import Templates
 
 
 class BatchMessages(NamedTuple):
@@ -53,7 +55,7 @@ class MessageBuilder:
     """
 
     def __init__(
-        self, columns: Columns, options: WriteOptions, templates: Templates, schedule: Schedule, job: str
+        self, columns: "Columns", options: "WriteOptions", templates: "Templates", schedule: "Schedule", job: str
     ) -> None:
         self.columns = columns
         self.options = options
@@ -234,7 +236,7 @@ def _iso_column(times_us: Sequence[int | None] | None) -> Iterable[str]:
     return ["null" if text is None else f'"{text}"' for text in texts]
 
 
-def _expirations(schedule: Schedule, expiries_us: Sequence[int | None] | None) -> Iterable[str]:
+def _expirations(schedule: "Schedule", expiries_us: Sequence[int | None] | None) -> Iterable[str]:
     """Returns the message property of each expiry as JSON text, ``null`` for each that is missing."""
     if expiries_us is None:
         return repeat("null")

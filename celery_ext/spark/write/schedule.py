@@ -3,13 +3,16 @@
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from celery_ext.delays import DelayLevels
-from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.values import BatchRows, microseconds
 from kombu_delayq.message import us_of
+
+if TYPE_CHECKING:
+    from celery_ext.delays import DelayLevels
+    from celery_ext.spark.options import WriteOptions
 
 #: The first and the last time that a datetime can have, in µs since the epoch.
 _FIRST_US, _LAST_US = us_of(datetime.min), us_of(datetime.max)
@@ -30,8 +33,8 @@ class Schedule:
 
     def __init__(
         self,
-        options: WriteOptions,
-        levels: DelayLevels,
+        options: "WriteOptions",
+        levels: "DelayLevels",
         base_ms: float,
         max_delay: float | None,
         promotes: bool = False,

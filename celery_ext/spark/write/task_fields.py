@@ -5,13 +5,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery_ext.spark import task_ids
 from celery_ext.spark.option_parsers import chain_text, check_headers
 from celery_ext.spark.options import PRIORITIES, WriteOptions
-from celery_ext.spark.write.values import BatchRows
 from kombu_delayq.message import to_json
+
+if TYPE_CHECKING:
+    from celery_ext.spark.write.values import BatchRows
 
 
 class TaskFields:
@@ -22,7 +24,7 @@ class TaskFields:
         options: Options of the job. Each is the default for rows in which the column of its name is missing or NULL.
     """
 
-    def __init__(self, rows: BatchRows, options: WriteOptions) -> None:
+    def __init__(self, rows: "BatchRows", options: WriteOptions) -> None:
         self.rows = rows
         self._values, self._count = rows.columns, rows.count
         self._options = options

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from celery import signals
 from celery.exceptions import QueueNotFound
 
 from celery_ext.publish import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
-from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.errors import BadRow
-from celery_ext.spark.write.task_fields import TaskFields
+
+if TYPE_CHECKING:
+    from celery_ext.spark.app_settings import AppSettings
+    from celery_ext.spark.write.task_fields import TaskFields
 
 
 class TemplateKey(NamedTuple):
@@ -53,7 +55,7 @@ class Templates:
         repr_levels: Depth to which Celery shows arguments.
     """
 
-    def __init__(self, settings: AppSettings) -> None:
+    def __init__(self, settings: "AppSettings") -> None:
         self.repr_levels = int(settings.conf.get("task_repr_maxlevels", 3) or 0)
         self._settings = settings
         self._app = settings.make_app()
@@ -70,7 +72,7 @@ class Templates:
             template = self._made[key] = self._make(key)
         return template
 
-    def of_rows(self, fields: TaskFields, expire: Sequence[bool]) -> list[Template | None]:
+    def of_rows(self, fields: "TaskFields", expire: Sequence[bool]) -> list[Template | None]:
         """Returns the template of each row of a batch, None where the row makes no task.
 
         Args:
