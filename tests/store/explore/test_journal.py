@@ -14,7 +14,7 @@ import pytest
 from celery_ext.journal import JournaledStore, database, lookup
 from celery_ext.journal import store as journal_store
 from celery_ext.journal.journal import Journal
-from celery_ext.journal.leadership import Leadership, NotLeading
+from celery_ext.journal.leadership import NotLeading, PromoterLeadership
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.worker import RowPromoter
 from celery_ext.waiting import by_id
@@ -113,7 +113,7 @@ class JournalWorld(FleetWorld):
 
     def run_lead(self, store: JournaledStore) -> str:
         """Another promoter begins to lead, and promotes; what is due leaves."""
-        leadership = Leadership(store, "next")
+        leadership = PromoterLeadership(store, "next")
         leadership.begin()
         promoter = RowPromoter(store, leadership, lambda: True)
         store.delivery.transfer(QUEUE)
