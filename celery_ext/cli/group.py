@@ -42,6 +42,7 @@ EXAMPLES: dict[str, dict[str, str]] = {
         "delayq reschedule --countdown 10m 3f2a1c9e": "Due in ten minutes",
         "delayq reschedule --eta 2026-12-24T18:00 3f2a1c9e": "Due at a time, of the local zone",
         "delayq reschedule -q orders --due-to 1h --countdown 2h": "What comes due too soon, after a question",
+        "delayq reschedule --task shop.remind --arg kwargs.customer=7 --by 1d": "Each a day later, after a question",
     },
     "run-now": {
         "delayq run-now 3f2a1c9e": "A task",

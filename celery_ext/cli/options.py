@@ -70,6 +70,18 @@ def duration(text: str) -> float:
         raise click.BadParameter(str(error)) from error
 
 
+def shift(text: str) -> float:
+    """Reads a duration in s with its unit, which may have a sign; a type of click's.
+
+    Raises:
+        click.BadParameter: It is none.
+    """
+    try:
+        return durations.parse(text[text.startswith(("+", "-")) :]) * (-1 if text.startswith("-") else 1)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def queue_name(text: str) -> str:
     """Reads the name of a queue to which something goes; a type of click's.
 

@@ -3,8 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import repeat
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from celery.utils.functional import chunks
@@ -206,7 +205,7 @@ def _check_found(away: Iterable[NotSearched], found: Collection[str]) -> None:
 
 
 def reschedule(
-    store: "DelayStore", ids: Iterable[str], due_ms: float, only: Only = _any
+    store: "DelayStore", ids: Iterable[str], due_ms: float | None, only: Only = _any, *, shift_s: float | None = None
 ) -> Iterator[tuple[str, Outcome]]:
     """Changes when tasks are due. If the new time is past, transfers the tasks at once.
 
@@ -215,14 +214,24 @@ def reschedule(
         ids: Task ids.
         due_ms: New due time, ms since the epoch.
         only: Says which of the messages of an id are meant.
+        shift_s: Instead of ``due_ms``: by how many s each task is to be due later; earlier if it is negative.
 
     Raises:
-        DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
+        DelayTooLong: A time is farther away than the transport option ``max_delay`` allows. With ``shift_s`` the tasks
+            that were yielded before are changed.
         AnswerLost: Redis did not answer while it transferred tasks whose new time is past.
         NotSearched: As of ``get``, after the tasks that were found are changed.
     """
-    store.options.check_delay((due_ms - store.now_ms()) / 1000)
-    return _change(store, ids, due_ms, only, runs_now=False)
+    now_ms = store.now_ms()
+
+    def due_of(message: Waiting) -> float:
+        new_ms = message.due_ms + (shift_s or 0) * 1000 if due_ms is None else due_ms
+        store.options.check_delay((new_ms - now_ms) / 1000)
+        return new_ms
+
+    if due_ms is not None:  # before anything is looked for
+        store.options.check_delay((due_ms - now_ms) / 1000)
+    return _change(store, ids, due_of, only, runs_now=False)
 
 
 def run_now(store: "DelayStore", ids: Iterable[str], only: Only = _any) -> Iterator[tuple[str, Outcome]]:
@@ -239,7 +248,8 @@ def run_now(store: "DelayStore", ids: Iterable[str], only: Only = _any) -> Itera
         AnswerLost: Redis did not answer.
         NotSearched: As of ``get``, after the tasks that were found are sent.
     """
-    return _change(store, ids, store.now_ms(), only, runs_now=True)
+    now_ms = store.now_ms()
+    return _change(store, ids, lambda _: now_ms, only, runs_now=True)
 
 
 def change(
@@ -305,7 +315,7 @@ def naming_ids(done: str, ids: Sequence[str], told: Collection[str] = ()) -> Ite
 
 
 def _change(
-    store: "DelayStore", ids: Iterable[str], due_ms: float, only: Only, *, runs_now: bool
+    store: "DelayStore", ids: Iterable[str], due_of: Callable[[Waiting], float], only: Only, *, runs_now: bool
 ) -> Iterator[tuple[str, Outcome]]:
     queues = store.queues.names()
     for part in _parts(ids):
@@ -313,10 +323,12 @@ def _change(
         found, away = _look_up(store, queues, part)
         known = part if away is None else [*found]
         missed: set[tuple[str, str]] = set()  # ids whose message was not in a layout any more where it was found
+        given: defaultdict[str, _Given] = defaultdict(lambda: defaultdict(set))
         while found:
             again: dict[str, None] = {}  # each id once: looking it up finds all its messages
             for queue, own in _by_queue(found, only).items():
-                words = change(store, queue, [one for _, one in own], repeat(due_ms), runs_now=runs_now)
+                messages = [one for _, one in own]
+                words = change(store, queue, messages, _new_dues(messages, due_of, given[queue]), runs_now=runs_now)
                 for (identity, message), word in zip(own, words, strict=True):
                     # Another client has just changed the message, or it has moved, such as from a journal to Redis.
                     if word == "changed" or (word == "not_delayed" and (identity, message.layout) not in missed):
@@ -331,6 +343,21 @@ def _change(
         yield from ((task_id, outcomes.get(task_id, "not_delayed")) for task_id in known)
         if away is not None:
             raise away
+
+
+#: The new times of the messages of a queue, ms since the epoch, by their ids.
+_Given = defaultdict[str, set[float]]
+
+
+def _new_dues(messages: Sequence[Waiting], due_of: Callable[[Waiting], float], given: _Given) -> list[float]:
+    """Returns the new time of each message, and notes it.
+
+    One that is looked at again may have its new time, where the answer to an earlier call was lost; it keeps that.
+    """
+    dues = [one.due_ms if one.due_ms in given[one.id] else due_of(one) for one in messages]
+    for one, due_ms in zip(messages, dues, strict=True):
+        given[one.id].update((due_ms, ceil(due_ms)))
+    return dues
 
 
 def _by_queue(found: dict[str, list[Waiting]], only: Only) -> dict[str, list[tuple[str, Waiting]]]:

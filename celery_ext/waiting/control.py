@@ -11,11 +11,12 @@ from celery.result import AsyncResult
 
 from celery_ext.connection import as_operational_errors, open_store
 from celery_ext.waiting import by_id, revoke
+from celery_ext.waiting.bulk import BulkAction
 from celery_ext.waiting.by_id import Outcome
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.elsewhere import places
 from kombu_delayq.audit import audited, ids_named
-from kombu_delayq.message import iso_of, ms_of
+from kombu_delayq.message import ms_of
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
@@ -63,11 +64,21 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
 
 @overload
 def reschedule(
-    app: "Celery[Any]", task_id: TaskId, *, eta: datetime | None = None, countdown: float | None = None
+    app: "Celery[Any]",
+    task_id: TaskId,
+    *,
+    eta: datetime | None = None,
+    countdown: float | None = None,
+    by: timedelta | None = None,
 ) -> Outcome: ...
 @overload
 def reschedule(
-    app: "Celery[Any]", task_id: Iterable[TaskId], *, eta: datetime | None = None, countdown: float | None = None
+    app: "Celery[Any]",
+    task_id: Iterable[TaskId],
+    *,
+    eta: datetime | None = None,
+    countdown: float | None = None,
+    by: timedelta | None = None,
 ) -> dict[str, Outcome]: ...
 def reschedule(
     app: "Celery[Any]",
@@ -75,6 +86,7 @@ def reschedule(
     *,
     eta: datetime | None = None,
     countdown: float | None = None,
+    by: timedelta | None = None,
 ) -> Outcome | dict[str, Outcome]:
     """Changes when waiting tasks are due.
 
@@ -83,6 +95,7 @@ def reschedule(
         task_id: A task id or an AsyncResult, or any number of them, such as a GroupResult.
         eta: New due time; without a zone it is in UTC. A past time runs the task now.
         countdown: Instead of ``eta``: seconds from now, by Redis's clock.
+        by: Instead of ``eta``: how much later each task is due, or earlier if it is negative.
 
     Returns:
         One of these words; for several ids, a dict with the word of each id.
@@ -93,8 +106,8 @@ def reschedule(
         - ``unreadable``: its message cannot be rewritten. Nothing changed.
 
     Raises:
-        ValueError: Both or none of ``eta`` and ``countdown`` are given; or ``eta`` is no datetime, or ``countdown`` is
-            no number of seconds up to the year 9999.
+        ValueError: Not exactly one of ``eta``, ``countdown`` and ``by`` is given; or ``eta`` is no datetime, ``by`` is
+            no timedelta, or ``countdown`` is no number of seconds up to the year 9999.
         DelayTooLong: The time is farther away than the transport option ``max_delay`` allows. It is a ValueError, too.
         AnswerLost: The connection was lost before Redis answered. Some of the tasks whose new time is past may have
             been sent.
@@ -103,9 +116,9 @@ def reschedule(
     """
     ids, found = _ids_of(app, task_id), dict[str, Outcome]()
     with store_of_app(app) as store:
-        due_ms = due_ms_of(store, eta, countdown)
-        with _noted("reschedule", ids, found, due=iso_of(due_ms)):
-            found.update(by_id.reschedule(store, ids, due_ms))
+        action = rescheduling(store, eta, countdown, by)
+        with _noted("reschedule", ids, found, **action.times()):
+            found.update(by_id.reschedule(store, ids, action.due_ms, shift_s=action.shift_s))
     return _in_shape_of(task_id, found)
 
 
@@ -205,21 +218,27 @@ def _in_shape_of(task_id: TaskId | Iterable[TaskId], found: dict[str, T]) -> T |
     return found[_id_of(task_id)] if isinstance(task_id, (str, AsyncResult)) else found
 
 
-def due_ms_of(store: "DelayStore", eta: datetime | None, countdown: float | None) -> float:
-    """Returns the due time that ``eta`` or ``countdown`` names, ms since the epoch.
+def rescheduling(
+    store: "DelayStore", eta: datetime | None, countdown: float | None, by: timedelta | None
+) -> BulkAction:
+    """Returns the action that gives tasks a new time, or moves each one.
 
     Raises:
-        ValueError: Both or none are given, or one is no such value.
+        ValueError: Not exactly one is given, or it is no such value.
     """
-    if (eta is None) == (countdown is None):
-        raise ValueError("give either eta or countdown")
+    if sum(value is not None for value in (eta, countdown, by)) != 1:
+        raise ValueError("give one of eta, countdown and by")
+    if by is not None:
+        if not isinstance(by, timedelta):
+            raise ValueError(f"by={by!r} is not a timedelta")
+        return BulkAction("reschedule", shift_s=by.total_seconds())
     if eta is not None:
         if not isinstance(eta, datetime):
             raise ValueError(f"eta={eta!r} is not a datetime")
-        return ms_of(eta)
+        return BulkAction("reschedule", ms_of(eta))
     try:
         due_ms = store.now_ms() + timedelta(seconds=countdown or 0) / timedelta(milliseconds=1)
         datetime.fromtimestamp(due_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError, TypeError):
         raise ValueError(f"countdown={countdown!r} is not a number of seconds up to the year 9999") from None
-    return due_ms
+    return BulkAction("reschedule", due_ms)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from math import inf
@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.waiting import revoke
 from celery_ext.waiting.bulk import Bulk, BulkAction, BulkOutcome, audited_bulk, take_snapshot
-from celery_ext.waiting.control import due_ms_of, store_of_app
+from celery_ext.waiting.control import rescheduling, store_of_app
 from celery_ext.waiting.delayed_task import DelayedTask
 from celery_ext.waiting.search import Skipped, search_page, search_tasks, sizes_of
 from celery_ext.waiting.selection import Argument, Selection
@@ -212,14 +212,17 @@ class Selected:
         *,
         eta: datetime | None = None,
         countdown: float | None = None,
+        by: timedelta | None = None,
         progress: Callable[[int, int], object] = lambda done, of: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Counter[BulkOutcome]:
-        """Makes the tasks due at another time, all at the same.
+        """Makes the tasks due at another time, all at the same, or moves each one.
 
         Args:
             eta: New due time; without a zone it is in UTC. A past time runs the tasks now.
             countdown: Instead of ``eta``: seconds from now, by Redis's clock.
+            by: Instead of ``eta``: how much later each task is due, or earlier if it is negative. A second call moves
+                all again, also those that the first had moved when it was stopped.
             progress: As of ``cancel``.
             stop: As of ``cancel``.
 
@@ -228,11 +231,11 @@ class Selected:
             for those whose message cannot be rewritten, and which stay as they are.
 
         Raises:
-            ValueError: Both or none of ``eta`` and ``countdown`` are given, or one is no time.
+            ValueError: Not exactly one of ``eta``, ``countdown`` and ``by`` is given, or it is no time.
             DelayTooLong: The time is farther away than the transport option ``max_delay`` allows.
             AnswerLost: The connection was lost before Redis answered.
         """
-        return self._act(lambda store: BulkAction("reschedule", due_ms_of(store, eta, countdown)), progress, stop)
+        return self._act(lambda store: rescheduling(store, eta, countdown, by), progress, stop)
 
     def run_now(
         self,

@@ -23,12 +23,14 @@ from celery_ext.cli.options import (
     known_queues,
     moment,
     read_ids,
+    shift,
     yes_option,
 )
 from celery_ext.cli.output import escaped, json_line, local_time, number_of, print_stderr, when
 from celery_ext.cli.progress import Bar, with_progress
 from celery_ext.cli.selecting import Criteria, criteria_options, report_skipped, report_unreadable
 from celery_ext.cli.signals import stoppable
+from celery_ext.delays import durations
 from celery_ext.waiting import (
     Bulk,
     BulkAction,
@@ -43,7 +45,6 @@ from celery_ext.waiting import (
     take_snapshot,
 )
 from kombu_delayq.audit import NOT_DONE, audited, ids_named
-from kombu_delayq.message import iso_of
 from kombu_delayq.store import DelayStore
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -144,31 +145,40 @@ def cancel(broker: CliBroker, asked: Asked) -> None:
 @choosing_tasks
 @click.option("--eta", type=moment, help="New due time: ISO 8601, or from now, such as 10m.")
 @click.option("--countdown", type=duration, help="Instead of --eta: s from now, or a duration such as 10m.")
+@click.option(
+    "--by", type=shift, help="Instead of --eta: how much later each task is due, such as 1d, or -1h for earlier."
+)
 @click.pass_obj
-def reschedule(broker: CliBroker, asked: Asked, eta: GivenMoment | None, countdown: float | None) -> None:
-    """Change when waiting tasks are due, by id in any queue, or all that the options select. All get the same due time.
+def reschedule(
+    broker: CliBroker, asked: Asked, eta: GivenMoment | None, countdown: float | None, by: float | None
+) -> None:
+    """Change when waiting tasks are due: all get one time with --eta or --countdown, --by moves each one.
 
-    A past time sends the tasks to their queues now. `-` reads the ids from the standard input, one a line.
+    They are named by id, in any queue, or all that the options select. A past time sends the tasks to their queues now.
+    `-` reads the ids from the standard input, one a line.
 
     With options it counts the tasks first, and asks. Tasks that come later stay as they are. You can stop it with
-    Ctrl-C, and call it again.
+    Ctrl-C, and call it again; with --by that moves all again.
     """
-    if (eta is None) == (countdown is None):
-        raise click.UsageError("give either --eta or --countdown")
+    if sum(value is not None for value in (eta, countdown, by)) != 1:
+        raise click.UsageError("give one of --eta, --countdown and --by")
 
-    def due_at(now_ms: float) -> float:
-        return eta.at(now_ms) if eta is not None else now_ms + (countdown or 0) * 1000
+    def action_at(now_ms: float) -> BulkAction:
+        if by is not None:
+            return BulkAction("reschedule", shift_s=by)
+        return BulkAction("reschedule", eta.at(now_ms) if eta is not None else now_ms + (countdown or 0) * 1000)
 
     words, label = {**WORDS, "transferred": "due already, sent to be run"}, "rescheduling"
     if not asked.ids:
-        action = lambda now_ms: BulkAction("reschedule", due_at(now_ms))  # noqa: E731
-        _change_selected(broker, asked, action, "Reschedule", label, words)
+        _change_selected(broker, asked, action_at, "Reschedule", label, words)
     with broker.store() as (_, store):
         now_ms = store.now_ms()
-        due_ms = due_at(now_ms)
-        words["rescheduled"] = f"rescheduled to {when(due_ms, now_ms)}"
-        outcomes = by_id.reschedule(store, read_ids(asked.ids), due_ms)
-        counts = _report_ids("reschedule", asked, outcomes, label, words, due=iso_of(due_ms))
+        action = action_at(now_ms)
+        sign = "-" if (by or 0) < 0 else ""
+        new = f"by {sign}{durations.in_words(abs(by), plain=True)}" if by else f"to {when(action.due_ms or 0, now_ms)}"
+        words["rescheduled"] = f"rescheduled {new}"
+        outcomes = by_id.reschedule(store, read_ids(asked.ids), action.due_ms, shift_s=action.shift_s)
+        counts = _report_ids("reschedule", asked, outcomes, label, words, **action.times())
     raise SystemExit(_exit_code(counts))
 
 
@@ -288,10 +298,14 @@ def _run(store: DelayStore, bulk: Bulk, label: str, app: Celery | None) -> bool:
             return bulk.run(store, progress=bar, stop=stop, announce=partial(revoke.announce_cancelled, app))
     except Exception:
         done: Counter[BulkOutcome] = bulk.outcomes
-        print_stderr(
-            f"{done.total():,} of {number_of(bulk.of, 'task')} done when it failed: call it again for the rest"
-        )
+        print_stderr(f"{done.total():,} of {number_of(bulk.of, 'task')} done when it failed: {_rest(bulk)}")
         raise
+
+
+def _rest(bulk: Bulk) -> str:
+    if bulk.action.shift_s is not None:
+        return "the rest is as it was; the same --by again moves all"
+    return "call it again for the rest, which is as it was"
 
 
 def _report(bulk: Bulk, words: Mapping[Any, str], *, ended: bool, as_json: bool, knows_results: bool) -> None:
@@ -303,4 +317,4 @@ def _report(bulk: Bulk, words: Mapping[Any, str], *, ended: bool, as_json: bool,
     if counts["cancelled"] and not knows_results:
         print_stderr(_NO_RESULTS)
     if not ended:
-        print_stderr(f"stopped after {bulk.done:,} of {bulk.of:,}: call it again for the rest, which is as it was")
+        print_stderr(f"stopped after {bulk.done:,} of {bulk.of:,}: {_rest(bulk)}")

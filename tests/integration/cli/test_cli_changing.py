@@ -140,12 +140,32 @@ def test_reschedule_takes_times_and_durations(proj: Proj) -> None:
 
 
 def test_reschedule_needs_one_time(proj: Proj) -> None:
-    """None, both, or what is no time: exit code 2, and nothing is changed."""
+    """None, several, or what is no time: exit code 2, and nothing is changed."""
     _three(proj)
     before = lines(proj.server, "show", "a")[0]["due"]
-    for times in ([], ["--eta", "1h", "--countdown", "5"], ["--eta", "soon"], ["--countdown", "-5"]):
+    two = (["--eta", "1h", "--countdown", "5"], ["--eta", "1h", "--by", "1d"])
+    for times in ([], *two, ["--eta", "soon"], ["--countdown", "-5"], ["--by", "60"], ["--by", "--1d"]):
         run(proj.server, "reschedule", "a", *times, code=2)
     assert lines(proj.server, "show", "a")[0]["due"] == before
+
+
+def test_reschedule_moves_each_task(proj: Proj) -> None:
+    """With ``--by`` each task is due so much later or earlier than it was, by id or selected."""
+    _three(proj)
+    before = _dues(proj)
+    assert (
+        run(proj.server, "reschedule", "--by", "1d", "a", "b").stdout == "a: rescheduled by 1d\nb: rescheduled by 1d\n"
+    )
+    assert run(proj.server, "reschedule", "--by", "-30m", "-q", "q0", "--yes").stdout == "2 rescheduled\n"
+    assert run(proj.server, "reschedule", "--by", "-2h", "c").stdout == "c: due already, sent to be run\n"
+    after = _dues(proj)
+    assert after.keys() == {"a", "b"}
+    assert after["a"] - before["a"] == pytest.approx(86_400 - 1800, abs=0.01)
+    assert after["b"] - before["b"] == pytest.approx(86_400, abs=0.01)
+
+
+def _dues(proj: Proj) -> dict[str, float]:
+    return {line["id"]: datetime.fromisoformat(line["due"]).timestamp() for line in lines(proj.server, "list")}
 
 
 @pytest.mark.parametrize("layout", ["hash"], indirect=True)

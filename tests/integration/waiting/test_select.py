@@ -1,6 +1,6 @@
 """``celery_ext.select``, ``browse``, ``count`` and ``get``: waiting tasks by any condition, counted, read, changed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +9,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext import browse, cancel, count, reschedule, run_now, select
 from kombu_delayq.errors import AnswerLost
+from kombu_delayq.store import Change
 from kombu_delayq.store.lookup import Lookup
 from tests.support.commands.shell import Audit
 from tests.support.workers.backlogs import fill
@@ -91,9 +92,29 @@ def test_reschedule_and_run_now(proj: Proj, audit: Audit) -> None:
     assert select(proj.app).count() == 8
     assert [line["action"] for line in audit()] == ["bulk reschedule", "bulk run_now", "bulk reschedule"]
     assert audit()[-1]["what"]["due"] == _at(60).isoformat()
-    for wrong in ({}, {"eta": _at(0), "countdown": 1}, {"countdown": "soon"}):
-        with pytest.raises(ValueError, match=r"give either|is not a number"):
+    for wrong in ({}, {"eta": _at(0), "countdown": 1}, {"countdown": "soon"}, {"by": 60}):
+        with pytest.raises(ValueError, match=r"give one of|is not a (number|timedelta)"):
             selected.reschedule(**wrong)
+
+
+def test_tasks_are_moved_by_a_time(proj: Proj, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gets a time of its own, and is moved once, also if the answer to a call was lost."""
+    for n in range(3):
+        _send(proj, f"t{n}", n)
+    day, dues = timedelta(days=1), {task.id: task.due for task in select(proj.app)}
+    assert select(proj.app, args={"0": 1}).reschedule(by=-day / 2) == {"rescheduled": 1}
+    change, words = Lookup.reschedule, iter((["changed"],))
+
+    def lost_once(self: Lookup, queue: str, changes: Sequence[Change]) -> list[str]:
+        done = change(self, queue, changes)
+        return next(words, done)  # redis-py sent the call again, after it was done
+
+    monkeypatch.setattr(Lookup, "reschedule", lost_once)
+    assert reschedule(proj.app, ["t0"], by=day) == {"t0": "rescheduled"}
+    assert reschedule(proj.app, "t2", by=day) == "rescheduled"
+    moved = {task.id: task.due - dues[task.id] for task in select(proj.app)}
+    assert moved == {"t0": day, "t1": -day / 2, "t2": day}
+    assert [line["what"].get("shift_s") for line in audit()] == [86_400, 86_400, -43_200]
 
 
 def test_a_lost_answer_is_noted(proj: Proj, audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
