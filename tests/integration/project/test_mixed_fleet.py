@@ -20,23 +20,36 @@ import pytest
 from tests.integration.project.test_wheel import run
 from tests.support import ROOT
 from tests.support.conditions import until
-from tests.support.workers.harness import MakeProj, Proj, Worker
+from tests.support.missing import missing
+from tests.support.workers.harness import APPS, MakeProj, Proj, Worker
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("fleet")]
 
 #: The version before this one while nothing is released; then it is the newest tag.
 FIRST = "8b407f67dab3c9a4e651b747150780bc206b7360"
-#: Publishes what the arguments say, as JSON: ``[task, arguments, options]`` each. Prints the ids, as JSON.
-SEND = """
+#: Does what each line says, a request in JSON, and answers with a line: publishes calls, ``[task, arguments, options]``
+#: each, and says what became of them, or runs a command of ``celery`` and says what it printed.
+SHELL = """
 import json, sys
-import chain_tasks
+import celery_ext, chain_tasks, kombu_delayq
+from celery.bin.celery import celery
+from click.testing import CliRunner
 from proj import app
 
-def send(task, args, options):
-    result = app.tasks[f"proj.{task}"].apply_async(args, **options)
-    return [result.id, getattr(result, "if_waiting", None)]
+def send(*calls):
+    results = [app.tasks[f"proj.{task}"].apply_async(args, **options) for task, args, options in calls]
+    return [[result.id, getattr(result, "if_waiting", None)] for result in results]
 
-print(json.dumps([send(*call) for call in json.loads(sys.argv[1])]))
+def command(*args):
+    done = CliRunner().invoke(celery, ["-A", "proj", *args], catch_exceptions=False)
+    return [done.exit_code, done.stdout, done.stderr]
+
+def where():
+    return [*kombu_delayq.__path__, *celery_ext.__path__]
+
+for line in sys.stdin:
+    name, args = json.loads(line)
+    print(json.dumps(globals()[name](*args)), file=sys.__stdout__, flush=True)
 """
 #: Settings of the app, and of its broker: each layout, and a journal for what is due late.
 BROKERS: dict[str, Callable[[Path], dict[str, Any]]] = {
@@ -52,13 +65,13 @@ def git(*args: str) -> bytes:
 
 
 def version_before() -> str:
-    """Returns the newest tag of a release that this commit stands on, or ``FIRST``; skips where git has neither."""
+    """Returns the newest tag of a release that this commit stands on, or ``FIRST``; in CI it has to be there."""
     try:
         tags = git("tag", "--list", "v*", "--merged", "HEAD", "--no-contains", "HEAD", "--sort", "-version:refname")
         before = (tags.decode().split() or [FIRST])[0]
         git("cat-file", "-e", f"{before}^{{commit}}")
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("the version before is not in this checkout: it has no history")
+        missing("the version before is not in this checkout: it has no history")
     return before
 
 
@@ -80,44 +93,92 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return places[0], places[1]
 
 
+class Version:
+    """One version in the fleet: its workers, and a program that publishes and looks.
+
+    Args:
+        proj: The app, where processes find the packages of this version.
+    """
+
+    def __init__(self, proj: Proj) -> None:
+        self.proj, self.name = proj, Path(proj.python_path).name
+        self._shell: Any = subprocess.Popen(
+            [sys.executable, "-c", SHELL],
+            cwd=APPS,
+            env={**os.environ, **proj.environment()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, name: str, *args: Any) -> Any:
+        """Has the program do something. Returns its answer."""
+        self._shell.stdin.write(json.dumps([name, args]) + "\n")
+        self._shell.stdin.flush()
+        answer = self._shell.stdout.readline()
+        assert answer, "the program has ended"
+        return json.loads(answer)
+
+    def send(self, *calls: tuple[str, list[Any], dict[str, Any]]) -> list[list[Any]]:
+        """Publishes calls. Returns of each its id, and what became of it."""
+        found: list[list[Any]] = self.ask("send", *calls)
+        return found
+
+    def delayq(self, *args: str) -> str:
+        """Runs a command of ``delayq``, which must succeed. Returns what it printed."""
+        code, output, errors = self.ask("command", "delayq", *args)
+        assert code == 0, output + errors
+        return str(output)
+
+    def listed(self, *command: str) -> list[dict[str, Any]]:
+        """Returns what a command prints as JSON, without what each second changes."""
+        found = [json.loads(line) for line in self.delayq(*command, "--json").splitlines()]
+        return [{name: value for name, value in one.items() if name != "due_in_s"} for one in found]
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """Returns the tasks that wait."""
+        return self.listed("list", "celery")
+
+    def letters(self) -> list[dict[str, Any]]:
+        """Returns the dead letters."""
+        return self.listed("dead-letters", "list", "failed")
+
+    def worker(self, *args: str, **options: Any) -> Worker:
+        """Starts a worker with a name of its own, which sends a periodic task to another queue each second."""
+        tick = {"task": "proj.record", "args": ["tick"], "schedule": 1.0, "options": {"queue": "ticks"}}
+        options = {"pool": "threads", "periodic_entries": {"tick": tick}, **options}
+        return self.proj.worker("-n", f"{self.name}@%h", "-Q", "celery,ticks", *args, **options)
+
+    def close(self) -> None:
+        """Ends all its processes."""
+        self._shell.kill()
+        self._shell.communicate(timeout=60)
+        self.proj.close()
+
+
 @pytest.fixture
 def fleet(
     request: pytest.FixtureRequest, wheels: tuple[str, str], make_proj: MakeProj, tmp_path: Path
-) -> Iterator[list[Proj]]:
+) -> Iterator[list[Version]]:
     """An app on one broker, in the version before and in this one."""
-    options = BROKERS[getattr(request, "param", "hash")](tmp_path)
-    conf = {"include": ["chain_tasks", "periodic_tasks"], "broker_transport_options": options, "chain": "1s,1s"}
+    options = BROKERS[request.param](tmp_path)
+    conf = {"include": ["chain_tasks", "periodic_tasks"], "broker_transport_options": options, "chain": "1s,3s"}
     first = make_proj(**conf)
-    projs = [replace(first, python_path=path, workers=[]) for path in wheels]
-    for proj, path in zip(projs, wheels, strict=True):
-        found = proj.program("-c", "import kombu_delayq, celery_ext; print(kombu_delayq.__path__, celery_ext.__path__)")
-        assert found.stdout.count(f"'{path}{os.sep}") == 2, found.stdout
-    yield projs
-    for proj in projs:
-        proj.close()
+    versions = [Version(replace(first, python_path=path, workers=[])) for path in wheels]
+    for version, path in zip(versions, wheels, strict=True):
+        found = version.ask("where")
+        assert len(found) == 2
+        assert all(each.startswith(path + os.sep) for each in found), found
+    yield versions
+    for version in versions:
+        version.close()
 
 
-def worker(proj: Proj, *args: str, **options: Any) -> Worker:
-    """Starts a worker of one version, with a name of its own."""
-    name = Path(proj.python_path).name
-    return proj.worker("-n", f"{name}@%h", *args, pool="threads", **options)
-
-
-def send(proj: Proj, *calls: tuple[str, list[Any], dict[str, Any]]) -> list[list[Any]]:
-    """Publishes calls in a process of one version. Returns of each its id, and what became of it."""
-    found: list[list[Any]] = json.loads(proj.program("-c", SEND, json.dumps(calls)).stdout)
-    return found
-
-
-def listed(proj: Proj, *command: str) -> list[dict[str, Any]]:
-    """Returns what a command prints as JSON, in one version, without what each second changes."""
-    found = [json.loads(line) for line in proj.celery("delayq", *command, "--json").splitlines()]
-    return [{name: value for name, value in one.items() if name != "due_in_s"} for one in found]
-
-
-def letters_of(proj: Proj) -> list[dict[str, Any]]:
-    """Returns the dead letters that one version lists."""
-    return listed(proj, "dead-letters", "list", "failed")
+@pytest.fixture(params=["upgrade", "downgrade"])
+def pair(request: pytest.FixtureRequest, fleet: list[Version]) -> tuple[Version, Version]:
+    """The version that comes first, and the one that takes its place."""
+    before, now = fleet
+    return (before, now) if request.param == "upgrade" else (now, before)
 
 
 def values_of(proj: Proj) -> list[Any]:
@@ -125,92 +186,85 @@ def values_of(proj: Proj) -> list[Any]:
     return sorted(run["value"] for run in proj.runs() if run.get("value") not in (None, "tick"))
 
 
-@pytest.fixture(params=["before", "now"])
-def pair(request: pytest.FixtureRequest, fleet: list[Proj]) -> tuple[Proj, Proj]:
-    """The version that has something first, and the other one: each in turn."""
-    before, now = fleet
-    return (before, now) if request.param == "before" else (now, before)
+def early(proj: Proj) -> list[dict[str, Any]]:
+    """Returns the runs that began before their time."""
+    return [run for run in proj.runs() if run["eta"] and run["at"] < _timestamp(run["eta"])]
 
 
 @pytest.mark.parametrize("fleet", BROKERS, indirect=True)
-def test_each_version_runs_what_the_other_sends(fleet: list[Proj]) -> None:
+def test_each_version_runs_what_the_other_sends(fleet: list[Version]) -> None:
     """Tasks due now and later, retries, delay chains and periodic runs run once each, and none early."""
-    tick = {"task": "proj.record", "args": ["tick"], "schedule": 1.0}
-    workers = [worker(proj, periodic_entries={"tick": tick}) for proj in fleet]
+    workers = [version.worker() for version in fleet]
     wanted = []
-    for proj in fleet:
-        name = Path(proj.python_path).name
+    for version in fleet:
+        name = version.name
         now = [("record", [f"{name} now {n}"], {"priority": n % 10}) for n in range(20)]
         later = [("record", [f"{name} later {n}"], {"countdown": 0.5 + n / 20}) for n in range(20)]
         once = [("record", [f"{name} once"], {"countdown": 1, "waiting_key": name})] * 2
-        send(proj, *now, *later, *once, *[("flaky", [2, 0.3], {})] * 3, *[("notify", [2, name], {})] * 2)
+        version.send(*now, *later, *once, *[("flaky", [2, 0.3], {})] * 3, *[("notify", [2, name], {})] * 2)
         wanted += [args[0] for _, args, _ in [*now, *later, once[0]]] + [name] * 6
-    before = fleet[0]
-    until(lambda: len(before.runs(name="flaky")) == 18 and len(values_of(before)) >= len(wanted))
-    assert values_of(before) == sorted(wanted)
+    proj = fleet[0].proj
+    until(lambda: len(proj.runs(name="flaky")) == 18 and len(values_of(proj)) >= len(wanted))
+    assert values_of(proj) == sorted(wanted)
     for name in ("flaky", "notify"):
-        retries = sorted(run["retries"] for run in before.runs(name=name))
+        retries = sorted(run["retries"] for run in proj.runs(name=name))
         assert retries == sorted([0, 1, 2] * (len(retries) // 3))
-    early = [run for run in before.runs() if run["eta"] and run["at"] < _timestamp(run["eta"])]
-    assert not early
-    assert {run["pid"] for run in before.runs()} == {one.process.pid for one in workers}
-    ticks = before.await_runs(4, value="tick")
+    assert not early(proj)
+    assert {run["pid"] for run in proj.runs()} == {one.process.pid for one in workers}
+    ticks = proj.await_runs(4, value="tick")
     assert len({run["id"] for run in ticks}) == len(ticks)
     steps = {b - a for a, b in pairwise(sorted(_timestamp(run["eta"]) for run in ticks))}
     assert steps == {1.0}
 
 
 @pytest.mark.parametrize("fleet", BROKERS, indirect=True)
-def test_each_version_shows_and_changes_what_the_other_has_stored(pair: tuple[Proj, Proj]) -> None:
-    """Waiting tasks are listed alike; one is cancelled, one rescheduled, one run now, one kept and one replaced."""
+def test_an_upgrade_and_a_downgrade_find_every_kind_of_message(pair: tuple[Version, Version]) -> None:
+    """One version is killed with messages of each kind in Redis: the other shows, changes and runs them, none early."""
     owner, other = pair
+    proj = owner.proj
+    killed = owner.worker(concurrency=8)
+    [*_, [doomed, _]] = owner.send(*[("hang_once", [f"held {n}"], {}) for n in range(2)], ("doomed", ["raise"], {}))
+    proj.await_runs(2, name="hang_once")
+    proj.await_runs(1, value="tick")
+    letters = until(owner.letters) or []
+    assert [letter["id"] for letter in letters] == [doomed]
+    assert other.letters() == letters
+    owner.send(("flaky", [1, 4], {}), ("notify", [2, "chain"], {}))
+    until(lambda: {"proj.flaky", "proj.notify"} <= {task["task"] for task in owner.waiting()}, what="both are retried")
+    killed.kill()
+
     keyed = {"keep": {"waiting_key": "a"}, "replace": {"waiting_key": "b"}}
     far = {"countdown": 40 * 86_400}
-    sent = send(owner, *(("record", [f"old {n}"], far | more) for n, more in enumerate([{}, {}, {}, *keyed.values()])))
+    sent = owner.send(
+        *(("record", [f"old {n}"], far | more) for n, more in enumerate([{}, {}, {}, *keyed.values()])),
+        *(("record", [f"ready {n}"], {"priority": n}) for n in (0, 5, 9)),
+        ("record", ["due"], {"countdown": 1}),
+    )
     ids = [identity for identity, _ in sent]
-    shown = listed(other, "list", "celery")
-    assert shown == listed(owner, "list", "celery")
-    assert {task["id"] for task in shown} == set(ids)
+    shown = other.waiting()
+    assert shown == owner.waiting()
+    assert {task["id"] for task in shown} >= {*ids[:5]}
     again = [("record", [f"new {mode}"], far | key | {"if_waiting": mode}) for mode, key in keyed.items()]
-    assert [became for _, became in send(other, *again)] == ["kept", "replaced"]
-    other.celery("delayq", "cancel", "--yes", ids[0])
-    other.celery("delayq", "reschedule", "--yes", "--countdown", "2s", ids[1])
-    other.celery("delayq", "run-now", "--yes", ids[2])
-    one = worker(owner)
-    until(lambda: values_of(owner) == ["old 1", "old 2"])
+    assert [became for _, became in other.send(*again)] == ["kept", "replaced"]
+    other.delayq("cancel", "--yes", ids[0])
+    other.delayq("reschedule", "--yes", "--countdown", "2s", ids[1])
+    other.delayq("run-now", "--yes", ids[2])
+    other.delayq("dead-letters", "replay", "failed", "--all")
+    assert owner.letters() == []
+
+    one = other.worker(concurrency=8)
+    held = [f"held {n}" for n in range(2)]
+    wanted = [*held * 2, "raise", "raise", *["chain"] * 3, "old 1", "old 2", "ready 0", "ready 5", "ready 9", "due"]
+    until(lambda: values_of(proj) == sorted(wanted) and len(proj.runs(name="flaky")) == 2, what="all has run")
+    until(lambda: proj.runs(value="tick", pid=one.process.pid), what="the periodic entry goes on")
+    until(owner.letters, what="it is a dead letter again")
     assert one.stop() == 0
-    left = listed(owner, "list", "celery")
-    assert left == listed(other, "list", "celery")
+    assert not early(proj)
+    ticks = [run["id"] for run in proj.runs(value="tick")]
+    assert len(ticks) == len({*ticks})
+    left = owner.waiting()
+    assert left == other.waiting()
     assert {task["argsrepr"] for task in left} == {"['old 3']", "['new replace']"}
-
-
-def test_each_version_runs_again_what_a_killed_worker_of_the_other_held(pair: tuple[Proj, Proj]) -> None:
-    """A worker is killed that holds tasks and leads the transfer: the other runs what it held and what comes due."""
-    owner, other = pair
-    killed = worker(owner, concurrency=4)
-    send(owner, *(("late_acked", [60, f"held {n}"], {}) for n in range(4)))
-    owner.await_runs(4, name="late_acked")
-    send(other, *(("record", [f"due {n}"], {"countdown": 1}) for n in range(4)))
-    worker(other, concurrency=8)
-    killed.kill()
-    wanted = sorted([f"held {n}" for n in range(4)] * 2 + [f"due {n}" for n in range(4)])
-    until(lambda: values_of(owner) == wanted)
-
-
-def test_each_version_replays_dead_letters_of_the_other(pair: tuple[Proj, Proj]) -> None:
-    """A task that a worker of one version buries is listed alike in both, and runs again when the other replays it."""
-    owner, other = pair
-    one = worker(owner)
-    [[identity, _]] = send(owner, ("doomed", ["raise"], {}))
-    letters = until(lambda: letters_of(owner)) or []
-    assert letters == letters_of(other)
-    assert [letter["id"] for letter in letters] == [identity]
-    assert one.stop() == 0
-    other.celery("delayq", "dead-letters", "replay", "failed", "--all")
-    assert letters_of(owner) == []
-    worker(other)
-    owner.await_runs(2, name="doomed")
-    until(lambda: letters_of(owner))
 
 
 def _timestamp(eta: str) -> float:
