@@ -104,8 +104,10 @@ def test_the_manifests_for_kubernetes_start_what_there_is() -> None:
     assert [*pods] == ["worker", "delayq-transfer", "delayq-serve"]
     for name in ("delayq-transfer", "delayq-serve"):
         [container] = pods[name]["containers"]
-        _, _, _, group, command, *options = container["command"]
-        assert group == "delayq"
+        command, *options = container["args"]
+        assert {"DELAYQ_BROKER_URL"} == {each["name"] for each in container["env"]}
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert pods[name]["securityContext"]["runAsNonRoot"]
         with delayq.commands[command].make_context(command, options, resilient_parsing=True) as context:
             assert not context.args
             assert (
