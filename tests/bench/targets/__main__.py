@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets import back, consume, failover, flood, periodic, publish, serve, spark, transfer
+from tests.bench.targets import back, consume, failover, flood, periodic, publish, serve, size, spark, transfer
 from tests.bench.targets.report import Figure, heading, machine
 
 MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
@@ -20,6 +20,7 @@ MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "periodic": periodic.measure,
     "flood": flood.measure,
     "serve": serve.measure,
+    "size": size.measure,
     "spark": spark.measure,
 }
 

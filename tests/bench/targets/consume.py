@@ -116,7 +116,7 @@ class Worker:
 
 
 @contextmanager
-def _workers(pool: str, filled: int, **options: Any) -> Iterator[dict[str, Worker]]:
+def running(pool: str, filled: int, **options: Any) -> Iterator[dict[str, Worker]]:
     """Starts a worker of each kind, with tasks that wait. Returns when each of them has begun some."""
     message = template(**options)
     with ExitStack() as opened:
@@ -140,7 +140,7 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     delayed = {"eta": datetime.now(UTC)}
     cases: list[tuple[Any, ...]] = [("no-op tasks", pool, target, {}) for pool, target in TARGETS.items()]
     for what, pool, (rate, cpu), options in [*cases, ("delayed no-op tasks", "threads", DELAYED, delayed)]:
-        with _workers(pool, FILLED, **options) as workers:
+        with running(pool, FILLED, **options) as workers:
             found: dict[str, list[Turn]] = {kind: [] for kind in workers}
             for _ in range(turns):
                 for kind, worker in workers.items():
@@ -164,7 +164,7 @@ def redis_us_of(turns: Sequence[Turn]) -> float:
 def _latency(count: int) -> Iterator[Figure]:
     """Sends messages one by one to idle workers of each kind in turn."""
     message = json.loads(template())
-    with _workers("threads", WARM) as workers:
+    with running("threads", WARM) as workers:
         late_s: dict[str, list[float]] = {kind: [] for kind in workers}
         for _ in range(count):
             for kind, worker in workers.items():
