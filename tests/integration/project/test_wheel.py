@@ -10,19 +10,34 @@ from zipfile import ZipFile
 
 import pytest
 
+from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq import __version__
 from tests.support import ROOT
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("build")]
 
-#: Runs in the clean environment, away from the checkout.
+#: An app, in the clean environment.
+SHOP = """
+import os
+from celery import Celery
+from celery_ext import install
+app = Celery("shop", broker=os.environ["URL"], backend=os.environ["URL"])
+app.conf.broker_transport = "kombu_delayq.transport:Transport"
+install(app, periodic=True)
+@app.task
+def add(a, b):
+    return a + b
+"""
+#: Runs in the clean environment, away from the checkout: a task in a worker, and then each command.
 SCRIPT = """
-import kombu_delayq, celery_ext.cli
+import os
+from importlib.metadata import entry_points
+from celery_ext.cli import delayq
+from click.testing import CliRunner
+import kombu_delayq
 from kombu_delayq import InvalidOptions, hooks
 from kombu_delayq.redis import scripts
-from kombu_delayq.store import DelayStore, Offer
-from celery_ext.demo.private_redis import PrivateRedis
-from importlib.metadata import entry_points
+from shop import add
 
 assert "site-packages" in kombu_delayq.__file__, kombu_delayq.__file__
 assert scripts.directory().is_relative_to(kombu_delayq.__path__[0]), scripts.directory()
@@ -36,11 +51,37 @@ except InvalidOptions as error:
     assert "pip install 'kombu-delayq[journal]'" in str(error)
 else:
     raise AssertionError("a journal needs an extra")
-with PrivateRedis() as server:
-    store = DelayStore(server.client())
-    store.delivery.offer("q", Offer("id", "+0", 0, "body"))
-    assert store.delivery.transfer("q").moved == 1
-    assert server.client().lrange("q", 0, -1) == ["body"]
+
+assert add.apply_async((1, 2), countdown=0.5).get(timeout=60) == 3
+waiting = [add.apply_async((1, 2), countdown=3600).id for _ in range(4)]
+asked = set()
+
+def run(*words, code=0, input=None):
+    asked.add(words[0])
+    done = CliRunner().invoke(delayq, ["-b", os.environ["URL"], *words], input=input)
+    assert done.exit_code == code, (words, done.output, done.exception)
+    return done.output
+
+for words in (["status"], ["list"], ["count"], ["periodic", "list"], ["repair"], ["queues", "pause", "celery"]):
+    run(*words)
+run("doctor", code=1)
+run("queues", "resume", "celery")
+run("show", waiting[0])
+run("reschedule", "--yes", "--countdown", "2h", waiting[0])
+run("cancel", "--yes", waiting[1])
+run("run-now", "--yes", waiting[2])
+kept = run("export", "celery")
+run("cancel", "--yes", waiting[0], waiting[3])
+run("import", input=kept)
+assert run("count", "--json").count('"count": 2') == 1
+run("dead-letters", "list", "undelivered", code=1)
+run("convert", "--to", "redisson", "celery")
+for words in (["serve"], ["transfer", "--metrics-port", "0"]):
+    assert "pip install 'kombu-delayq[" in run(*words, code=1)
+run("journal", "--help")
+run("demo", "--help")
+run("tokens", "add", "ada", "--action", "read", "--file", "tokens.json")
+assert asked == set(delayq.commands), asked ^ set(delayq.commands)
 print("good")
 """
 
@@ -90,18 +131,33 @@ def test_what_is_built_has_the_version_and_every_file(built: tuple[Path, Path]) 
     assert wanted | {str(Path(__file__).relative_to(ROOT)), "lua/transfer.lua"} <= in_source
 
 
-def test_the_wheel_works_in_a_clean_environment(built: tuple[Path, Path], tmp_path: Path) -> None:
-    """The wheel, installed where nothing else is, has its Lua files, types, commands and entry points.
+def test_the_wheel_works_in_a_clean_environment(
+    built: tuple[Path, Path], tmp_path: Path, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an extra and where nothing else is, a worker runs and each command does its work, or names its extra.
 
-    A journal says which extra it needs.
+    The wheel has its Lua files, types and entry points.
     """
     run(tmp_path, sys.executable, "-m", "venv", tmp_path / "venv")
-    python = tmp_path / "venv" / "bin" / "python"
-    run(tmp_path, python, "-m", "pip", "install", "--quiet", f"{built[1]}[embedded]")
-    assert run(tmp_path, python, "-c", SCRIPT).strip() == "good"
+    there = tmp_path / "venv" / "bin"
+    run(tmp_path, there / "python", "-m", "pip", "install", "--quiet", built[1])
     assert (next((tmp_path / "venv").glob("lib/*/site-packages")) / "kombu_delayq" / "py.typed").is_file()
-    delayq = tmp_path / "venv" / "bin" / "delayq"
+    (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
+    monkeypatch.setenv("URL", redis_server.url)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    log = (tmp_path / "worker.log").open("w+")
+    worker = subprocess.Popen(
+        [there / "celery", "-A", "shop", "worker", "-c", "1"], cwd=tmp_path, stdout=log, stderr=log
+    )
+    try:
+        (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+        assert run(tmp_path, there / "python", "script.py").strip() == "good", Path(log.name).read_text()
+    finally:
+        worker.terminate()
+        worker.wait(60)
+        log.close()
+    delayq = there / "delayq"
     assert "Show each queue's delayed" in run(tmp_path, delayq, "--help")
     assert __version__ in run(tmp_path, delayq, "--version")
-    assert run(tmp_path, delayq, "doctor", "--explain", "DelayqNoLeader").startswith("## DelayqNoLeader")
+    assert run(tmp_path, delayq, "doctor", "--explain", "DelayqNoLeader").startswith("### DelayqNoLeader")
     assert "# Supported versions" in run(tmp_path, delayq, "doctor", "--explain", "compatibility")

@@ -227,3 +227,15 @@ def test_a_release_is_built_once_and_published_last() -> None:
         "publish",
         "image",
     }
+
+
+def test_who_reports_a_fault_is_asked_for_what_is_needed() -> None:
+    """The form wants the doctor's findings, versions and options; a warning stops the build of the documentation."""
+    form = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/bug.yml").read_text(encoding="utf-8"))
+    asked = {each["id"]: each["attributes"]["description"] for each in form["body"] if "id" in each}
+    assert asked.keys() == {"what", "doctor", "versions", "options"}
+    assert "delayq doctor --json" in asked["doctor"]
+    built = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))
+    assert built["sphinx"] == {"configuration": "docs/conf.py", "fail_on_warning": True}
+    for install in built["python"]["install"]:
+        assert set(install["extra_requirements"]) <= PROJECT["optional-dependencies"].keys()
