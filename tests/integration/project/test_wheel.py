@@ -159,5 +159,5 @@ def test_the_wheel_works_in_a_clean_environment(
     delayq = there / "delayq"
     assert "Show each queue's delayed" in run(tmp_path, delayq, "--help")
     assert __version__ in run(tmp_path, delayq, "--version")
-    assert run(tmp_path, delayq, "doctor", "--explain", "DelayqNoLeader").startswith("### DelayqNoLeader")
+    assert run(tmp_path, delayq, "doctor", "--explain", "DelayqNoLeader").startswith("## DelayqNoLeader")
     assert "# Supported versions" in run(tmp_path, delayq, "doctor", "--explain", "compatibility")
