@@ -30,6 +30,11 @@ def modules_of(name: str, *, but: str = "") -> tuple[ModuleType, ...]:
     return tuple(found)
 
 
+def folders_of(name: str) -> list[Path]:
+    """Returns the folders of an agreed name in the rooms, such as ``templates``, by the names of the rooms."""
+    return sorted(path for path in _ROOMS.glob(f"*/{name}") if path.is_dir())
+
+
 def key_names() -> list[type[KeyNames]]:
     """Returns the classes that name the keys of features: those in their modules ``keys``."""
     found = (member for module in modules_of("keys") for member in vars(module).values())

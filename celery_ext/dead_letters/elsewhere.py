@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from celery_ext.dead_letters.letters import DeadLetter, latest
-from celery_ext.waiting import Only
+from celery_ext.waiting import Only, Sighting
 from kombu_delayq.store import DelayStore
 from kombu_delayq.text import as_bytes
 
@@ -21,20 +21,22 @@ class Elsewhere:
 
     Attributes:
         outcome: What became of a task that is found.
+        template: The page of such a task.
     """
 
     outcome: Literal["dead_letter"] = "dead_letter"
+    template = "letter.html"
 
     def __init__(self, more: Iterable[str] = ()) -> None:
         self._more = tuple(more)
         self._was_asked = False
         self._known: list[DeadLetter] | None = None
 
-    def find(self, store: DelayStore, ids: Sequence[str], only: Only | None = None) -> Mapping[str, str]:
+    def find(self, store: DelayStore, ids: Sequence[str], only: Only | None = None) -> Mapping[str, Sighting]:
         """Returns by id in which queue a task is, and why; see ``waiting.elsewhere.Elsewhere``."""
         wanted = {*ids}
         found = (letter for letter in self._letters(store, ids) if letter.id in wanted)
-        return {letter.id: _where(letter) for letter in found if only is None or only(letter.task.message)}
+        return {letter.id: _sighting(letter) for letter in found if only is None or only(letter.task.message)}
 
     def _letters(self, store: DelayStore, ids: Sequence[str]) -> Iterable[DeadLetter]:
         """Returns the latest letters, of few ids these at least."""
@@ -48,6 +50,8 @@ class Elsewhere:
         return self._known
 
 
-def _where(letter: DeadLetter) -> str:
+def _sighting(letter: DeadLetter) -> Sighting:
     why = ": ".join(text for text in (letter.reason, letter.error) if text)
-    return f"a dead letter in queue {letter.buried_in!r}" + (f" ({why})" if why else "")
+    words = f"a dead letter in queue {letter.buried_in!r}" + (f" ({why})" if why else "")
+    advice = f"this task has failed for good, and is a dead letter in queue {letter.buried_in!r}: replay it, or drop it"
+    return Sighting(letter.buried_in, words, advice)

@@ -1,20 +1,27 @@
-"""Changes waiting tasks and dead letters for a caller of a server: within its rights, and with a line in the audit."""
+"""Changes waiting tasks for a caller of a server: within its rights, and with a line in the audit."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from math import inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from celery_ext import waiting
-from celery_ext.dead_letters import Choice, Cursor, DeadLetter, LetterAction, routes
-from celery_ext.dead_letters import letters as letters_of
 from celery_ext.serve.access.identity import Action, Caller
-from celery_ext.serve.problems import Problem, bad_request
+from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve
-from celery_ext.waiting import ActionName, BulkAction, DelayedTask, Outcome, by_id, places, revoke
+from celery_ext.waiting import (
+    ActionName,
+    BulkAction,
+    DelayedTask,
+    Elsewhere,
+    Outcome,
+    Sighting,
+    by_id,
+    places,
+    revoke,
+)
 from kombu_delayq.audit import audited, ids_named
-from kombu_delayq.store import DelayStore, Waiting
+from kombu_delayq.store import Waiting
 
 #: What a caller must be allowed to do, by what is done to each of many tasks.
 BULK_ACTIONS: dict[ActionName, Action] = {
@@ -22,88 +29,6 @@ BULK_ACTIONS: dict[ActionName, Action] = {
     "reschedule": Action.RESCHEDULE,
     "cancel": Action.CANCEL,
 }
-
-
-def check_letter_queue(store: DelayStore, queue: str, more: tuple[str, ...] = ()) -> None:
-    """Raises a problem, 404, for a queue that is none of dead letters: its messages are tasks that workers run."""
-    if queue not in {*letters_of.queues(store), *more}:
-        raise Problem(404, f"no dead letters were put into {queue!r}: it is no queue of dead letters", "unknown-queue")
-
-
-def find_letter(
-    store: DelayStore, may_see: Callable[[str, str], bool], task_id: str, more: tuple[str, ...] = ()
-) -> DeadLetter | None:
-    """Returns the dead letter of an id; None if there is none among the latest that the caller may see.
-
-    Args:
-        store: The broker's store.
-        may_see: Whether the caller may see a task: its queue, and its name.
-        task_id: The id.
-        more: Names of queues of dead letters, beside those that Redis knows.
-    """
-    found = (letter for letter in letters_of.latest(store, more) if letter.id == task_id)
-    return next((letter for letter in found if may_see(letter.buried_in, letter.name or "")), None)
-
-
-def letter_queues(store: DelayStore, more: tuple[str, ...] = ()) -> dict[str, int]:
-    """Returns the queues of dead letters with their lengths: those that Redis knows, and ``more``."""
-    names = sorted({*store.queues.of_letters(), *more})
-    return {name: count_letters(store, name) for name in names}
-
-
-def count_letters(store: DelayStore, queue: str) -> int:
-    """Returns how many dead letters a queue holds."""
-    return letters_of.count(store, queue)
-
-
-def letter_cursor(given: str | None) -> Cursor | None:
-    """Returns where a page of dead letters begins; None for the first. Raises a problem, 400, for what is no cursor."""
-    try:
-        return Cursor.parse(given) if given else None
-    except ValueError as error:
-        raise bad_request(str(error), "bad-cursor") from None
-
-
-class LettersChanged(NamedTuple):
-    """What became of dead letters.
-
-    Attributes:
-        counts: How many were ``replayed`` or ``dropped``; and how many stay as ``unroutable``, for nobody knows their
-            queue.
-        met: Ids of those that the caller may change.
-        more: Whether it has ended before all of them had left.
-    """
-
-    counts: Counter[str]
-    met: set[str]
-    more: bool = False
-
-
-#: A call that replays at a pace ends after so long, in s. A caller that stops a replay waits for that end; so does a
-#: proxy.
-PACED_S = 5.0
-
-
-def replay(serve: Serve, caller: Caller, queue: str, choice: Choice, rate: float | None = None) -> LettersChanged:
-    """Sends dead letters back to the queues from which they came, within the rights of a caller.
-
-    Letters that are buried meanwhile stay. Others wait until this round through the queue is over.
-
-    Args:
-        serve: The server.
-        caller: Who does it. A letter whose queue is none of its queues stays.
-        queue: A queue of dead letters.
-        choice: Which letters.
-        rate: Most letters a second, ``LEAST_RATE`` or more; then it ends after ``PACED_S``. None for no limit.
-    """
-    with serve.broker.channel() as channel:
-        send = routes.sending(channel, serve.broker.app)
-        return _change_letters(serve, caller, Action.REPLAY, queue, choice, send, caller.may_return, rate)
-
-
-def drop(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersChanged:
-    """Removes dead letters, within the rights of a caller. The arguments are those of ``replay``."""
-    return _change_letters(serve, caller, Action.DROP, queue, choice, letters_of.away, lambda letter: True)
 
 
 def pause_queue(serve: Serve, caller: Caller, queue: str) -> Literal["paused", "unchanged"]:
@@ -130,31 +55,6 @@ def _check_pause(caller: Caller, queue: str) -> None:
         raise Problem(403, "a token that names tasks cannot pause: a queue rests with all that is in it", "not-allowed")
 
 
-def _change_letters(
-    serve: Serve,
-    caller: Caller,
-    action: Action,
-    queue: str,
-    choice: Choice,
-    act: LetterAction,
-    may_go: Callable[[DeadLetter], bool],
-    rate: float | None = None,
-) -> LettersChanged:
-    met, lasts_s = set[str](), inf if rate is None else PACED_S
-
-    def is_chosen(letter: DeadLetter) -> bool:
-        chosen = choice(letter) and caller.may(action, task=letter.name or "") and may_go(letter)
-        if chosen:
-            met.add(letter.id)
-        return chosen
-
-    what = ids_named(sorted(choice.ids)) if choice.ids else {"all": not choice.narrow}
-    counts, more = letters_of.change(
-        serve.store, queue, is_chosen, act, str(action), what, who=caller.name, rate=rate, lasts_s=lasts_s
-    )
-    return LettersChanged(counts, met, more)
-
-
 def allowed(caller: Caller, action: Action) -> Callable[[Waiting], bool]:
     """Returns a function that says of a waiting message whether a caller may do something to it."""
 
@@ -163,6 +63,14 @@ def allowed(caller: Caller, action: Action) -> Callable[[Waiting], bool]:
         return caller.may(action, queue=task.queue, task=task.name or "")
 
     return may
+
+
+def find_elsewhere(serve: Serve, caller: Caller, task_id: str) -> tuple[Elsewhere, Sighting] | tuple[None, None]:
+    """Returns where a task is that does not wait, if a feature knows, and the caller may see it there."""
+    for place in places(serve.settings.dead_letters) if task_id else ():
+        if found := place.find(serve.store, [task_id], allowed(caller, Action.READ)):
+            return place, found[task_id]
+    return None, None
 
 
 def waiting_tasks(serve: Serve, caller: Caller, task_id: str, action: Action) -> list[DelayedTask]:

@@ -85,3 +85,8 @@ class ActionRoute(Route):
         if self.action is not None and scope["method"] in (self.methods or ()):
             caller_of(Request(scope)).check(self.action)
         await super().handle(scope, receive, send)
+
+
+def change_route(path: str, handler: Handler, action: Action) -> ActionRoute:
+    """Returns the route of a form of the page."""
+    return ActionRoute(path, handler, action, method="POST", name=path)

@@ -16,7 +16,7 @@ from celery_ext.waiting.bulk import (
 )
 from celery_ext.waiting.by_id import Cancelled, Only, Outcome
 from celery_ext.waiting.delayed_task import READABLE, DelayedTask
-from celery_ext.waiting.elsewhere import places
+from celery_ext.waiting.elsewhere import Elsewhere, Sighting, places
 from celery_ext.waiting.known import LONG_LOOK_S, all_queues
 from celery_ext.waiting.pausing import pause_queue, resume_queue
 from celery_ext.waiting.search import Done, Progress, Skipped, TaskPage, search_page, search_tasks, sizes_of
@@ -33,10 +33,12 @@ __all__ = [
     "Cancelled",
     "DelayedTask",
     "Done",
+    "Elsewhere",
     "Only",
     "Outcome",
     "Progress",
     "Selection",
+    "Sighting",
     "Skipped",
     "Snapshot",
     "TaskPage",

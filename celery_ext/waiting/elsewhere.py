@@ -1,7 +1,7 @@
 """Tasks that do not wait, but are where a feature looks: in its module ``elsewhere``."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from celery_ext.features import modules_of
 from celery_ext.waiting.by_id import Only, Outcome
@@ -10,17 +10,33 @@ if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
 
 
+class Sighting(NamedTuple):
+    """Where a task is.
+
+    Attributes:
+        queue: Name of its queue.
+        words: The same for people, such as ``a dead letter in queue 'dead' (failed)``.
+        advice: The same as a sentence, without a capital, which says what can be done.
+    """
+
+    queue: str
+    words: str
+    advice: str
+
+
 class Elsewhere(Protocol):
     """Looks for tasks in one place, for one command.
 
     Attributes:
         outcome: What became of the tasks that are there.
+        template: The page of such a task, which knows its ``queue``.
     """
 
     outcome: Outcome
+    template: str
 
-    def find(self, store: "DelayStore", ids: Sequence[str], only: Only | None = None) -> Mapping[str, str]:
-        """Returns by id where tasks are, in words; without those that are not there.
+    def find(self, store: "DelayStore", ids: Sequence[str], only: Only | None = None) -> Mapping[str, Sighting]:
+        """Returns by id where tasks are; without those that are not there.
 
         Args:
             store: The broker's store.

@@ -40,8 +40,9 @@ def show(broker: CliBroker, ids: tuple[str, ...], raw: bool, as_json: bool) -> N
         ):
             asked += 1
             if not messages:
-                where = (place.find(store, [identity]).get(identity) for place in elsewhere)
-                print_stderr(", but ".join([f"{identity}: not waiting", *filter(None, where)]))
+                found_there = (place.find(store, [identity]).values() for place in elsewhere)
+                where = [sighting.words for sightings in found_there for sighting in sightings]
+                print_stderr(", but ".join([f"{identity}: not waiting", *where]))
             for task in map(DelayedTask, messages):
                 found += 1
                 if raw:

@@ -1,11 +1,11 @@
 """The HTTP API, ``/v1``."""
 
-from celery_ext.serve.api import bulk, dead_letters, deliveries, enqueue, openapi, periodic, queues, tasks
+from celery_ext.features import modules_of
+from celery_ext.serve.api import bulk, deliveries, enqueue, openapi, periodic, queues, tasks
 from celery_ext.serve.routes import ActionRoute
-
-_PARTS = (enqueue, tasks, queues, dead_letters, bulk, periodic, deliveries, openapi)
 
 
 def routes() -> list[ActionRoute]:
-    """Returns the routes of the API."""
-    return [route for part in _PARTS for route in part.endpoint.routes]
+    """Returns the routes of the API: its own, and those of features, in their modules ``endpoints``."""
+    parts = (enqueue, tasks, queues, *modules_of("endpoints"), bulk, periodic, deliveries, openapi)
+    return [route for part in parts for route in part.endpoint.routes]

@@ -278,15 +278,14 @@ def cancel_task(request: Request) -> Outcome:
 
 
 def _not_waiting(request: Request) -> Problem:
-    """No such task waits: 404. A caller that may see a dead letter reads that it is one."""
+    """No such task waits: 404. A caller that may see where it is reads that."""
     serve, task_id = serve_of(request), request.path_params["id"]
-    letter = changes.find_letter(serve.store, caller_of(request).may_read, task_id, serve.settings.dead_letters)
-    if letter is None:
+    place, sighting = changes.find_elsewhere(serve, caller_of(request), task_id)
+    if not (place and sighting):
         detail = "no task with this id waits: it runs, has run, or was never sent"
         return Problem(404, detail, "not-delayed", id=task_id, outcome="not_delayed")
-    queue = letter.buried_in
-    detail = f"this task has failed for good, and is a dead letter in queue {queue!r}: replay it, or drop it"
-    return Problem(404, detail, "dead-letter", id=task_id, outcome="dead_letter", queue=queue)
+    kind = place.outcome.replace("_", "-")
+    return Problem(404, sighting.advice, kind, id=task_id, outcome=place.outcome, queue=sighting.queue)
 
 
 def _found(request: Request, action: Action) -> list[DelayedTask]:

@@ -1,9 +1,8 @@
 """Numbers, durations and times as the page shows them, and what it says of queues with them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC
 from math import inf, isfinite
-from types import MappingProxyType
 from typing import NamedTuple
 
 from celery_ext.delays import in_words
@@ -98,7 +97,7 @@ class Fault(NamedTuple):
         text: The same in a sentence.
         queues: Names of the queues that it is about, the worst first.
         badge: What these queues are marked with.
-        letters: Names of the queues of dead letters that it is about.
+        folder: The folder in which their pages are.
     """
 
     is_bad: bool
@@ -106,7 +105,23 @@ class Fault(NamedTuple):
     text: str
     queues: tuple[str, ...] = ()
     badge: str = ""
-    letters: tuple[str, ...] = ()
+    folder: str = "queues"
+
+
+class Summary(NamedTuple):
+    """What a feature says on the overview.
+
+    Attributes:
+        text: What it counts.
+        path: Its page.
+        total: How many there are.
+        faults: What is not well.
+    """
+
+    text: str
+    path: str
+    total: int
+    faults: Sequence[Fault] = ()
 
 
 class Health(NamedTuple):
@@ -121,7 +136,7 @@ class Health(NamedTuple):
         """The worst fault of each queue that has one, the worst first."""
         found: dict[str, Fault] = {}
         for fault in self.reasons:
-            for queue in fault.queues:
+            for queue in fault.queues if fault.folder == "queues" else ():
                 found.setdefault(queue, fault)
         return found
 
@@ -131,10 +146,8 @@ def health(
     leader: str | None,
     beside: Beside | None = None,
     cluster: Cluster | None = None,
-    letters: Mapping[str, int] = MappingProxyType({}),
-    servers: Sequence[Fault] = (),
-    *,
-    is_recent: bool = True,
+    letters: Collection[str] = (),
+    others: Sequence[Fault] = (),
 ) -> Health:
     """Judges whether all is well: the worst that was found is the title, and everything found is a reason.
 
@@ -143,9 +156,8 @@ def health(
         leader: Name of the leading transfer worker; empty if nobody leads, None if the node that knows it is away.
         beside: What keeps messages beside Redis; None without it.
         cluster: The nodes; None on a server without hash slots.
-        letters: How many dead letters each queue of them has.
-        servers: What is bad about the servers.
-        is_recent: Whether the latest dead letter came within a day.
+        letters: Names of the queues of dead letters.
+        others: What is bad about the servers, and what features bring.
     """
     delayed = sum(row.stats.delayed for row in rows)
     brought = [Fault(*problem) for problem in beside.problems] if beside is not None else []
@@ -158,8 +170,7 @@ def health(
         *_waiting(rows, letters),
         *_paused(rows),
         *(fault for fault in brought if not fault.is_bad),
-        *(_dead(letters) if is_recent else ()),
-        *servers,
+        *others,
         *_unreadable(rows),
     ]
     found.sort(key=lambda fault: not fault.is_bad)  # stable: those of a kind stay in this order
@@ -199,7 +210,7 @@ def _overdue(rows: Sequence[QueueState]) -> Iterator[Fault]:
         yield Fault(is_bad, f"Tasks of {_named(late_rows)} are overdue", text, _names(late_rows), "overdue")
 
 
-def _idle(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[Fault]:
+def _idle(rows: Sequence[QueueState], letters: Collection[str]) -> Iterator[Fault]:
     idle = [row for row in rows if row.of_consumers(is_of_letters=row.stats.queue in letters).is_bad]
     if idle := sorted(idle, key=lambda row: -row.stats.ready):
         work = sum(row.stats.ready + row.stats.overdue for row in idle)
@@ -207,7 +218,7 @@ def _idle(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[Fa
         yield Fault(False, f"Nobody consumes {_named(idle)}", text, _names(idle), "no consumer")
 
 
-def _waiting(rows: Sequence[QueueState], letters: Mapping[str, int]) -> Iterator[Fault]:
+def _waiting(rows: Sequence[QueueState], letters: Collection[str]) -> Iterator[Fault]:
     slow = [row for row in rows if row.of_waits.is_bad and row.consumers != 0 and row.stats.queue not in letters]
     if slow := sorted(slow, key=lambda row: -(row.stats.oldest_ready_s or 0.0)):
         oldest = lasting(max(row.stats.oldest_ready_s or 0.0 for row in slow))
@@ -222,15 +233,6 @@ def _paused(rows: Sequence[QueueState]) -> Iterator[Fault]:
         text = f"Somebody paused {_named(paused)} {since}: {number(ready)} ready {_tasks(ready)} held there."
         title = f"{_named(paused)} {'is' if len(paused) == 1 else 'are'} paused"
         yield Fault(False, title, text, _names(paused), "paused")
-
-
-def _dead(letters: Mapping[str, int]) -> Iterator[Fault]:
-    held = {queue: count for queue, count in letters.items() if count}
-    if count := sum(held.values()):
-        letter = "dead letter waits" if count == 1 else "dead letters wait"
-        where = f"“{next(iter(held))}”" if len(held) == 1 else f"{len(held)} queues"
-        text = f"{number(count)} {letter} in {where}: tasks that failed for good, to be replayed or dropped."
-        yield Fault(False, "Tasks have failed for good", text, letters=tuple(held))
 
 
 def _unreadable(rows: Sequence[QueueState]) -> Iterator[Fault]:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from celery_ext.dead_letters import LetterStore, buried_ms
 from celery_ext.doctor import Finding, examine_servers
+from celery_ext.features import modules_of
 from celery_ext.health import NEARLY_FULL, Level, QueueState, count_queues
 from celery_ext.serve.access.identity import Caller, caller_of
 from celery_ext.serve.page.chart import bounds, chart, span_of
@@ -20,12 +20,10 @@ from celery_ext.serve.page.figures import Fault, health, lasting, number
 from celery_ext.serve.page.past import past
 from celery_ext.serve.page.rendering import View, render
 from celery_ext.serve.service import ServeBroker, serve_of, visible_queues
-from kombu_delayq.store import ConsumerLease, DelayStore
+from kombu_delayq.store import ConsumerLease
 
 #: Rows of the table of queues, and of that of consumers.
 ROWS = 25
-#: All is not well while the latest dead letter is younger than this, in ms. A user who leaves older ones has seen them.
-RECENT_MS = 86_400_000
 #: What the page calls what is bad about a server, by the check that has found it.
 _OF_SERVERS = {
     "eviction": "Redis may drop messages",
@@ -63,31 +61,6 @@ def fault_of(finding: Finding) -> Fault:
     """Returns what the page says of what the doctor finds about a server."""
     is_bad = finding.check == "memory" and finding.level is Level.ERROR  # tasks are refused, or soon will be
     return Fault(is_bad, _OF_SERVERS.get(finding.check, "Redis is not well"), f"{finding.found}.")
-
-
-def letters_of(store: DelayStore, queues: Iterable[str]) -> tuple[dict[str, int], float]:
-    """Returns how many dead letters some queues hold, none of those that cannot be read, and when the latest came.
-
-    The time is in ms since the epoch; ``inf`` where a letter does not say it, or Redis refuses to show the letter; and
-    0 without any letter.
-    """
-    found: dict[str, int] = {}
-    latest = 0.0
-    for queue in queues:
-        with suppress(*store.pool.partial_errors):
-            lists = store.part(LetterStore).lists(queue)
-            found[queue] = sum(lists.values())
-            latest = max(latest, *(_latest_ms(store, key, count) for key, count in lists.items()))
-    return found, latest
-
-
-def _latest_ms(store: DelayStore, key: str, count: int) -> float:
-    try:
-        letters = store.part(LetterStore).page(key, count - 1, 1) if count else []
-    except store.pool.partial_errors:
-        return inf
-    times = [inf if (at_ms := buried_ms(letter)) is None else at_ms for letter in letters]
-    return max(times, default=0.0)
 
 
 def consumers_of(leases: Iterable[ConsumerLease], caller: Caller) -> list[tuple[ConsumerLease, list[str]]]:
@@ -160,12 +133,11 @@ def overview(request: Request) -> Response:
     rows = count_queues(store, queues, cluster)
     known = store.unless_away(store.queues.of_letters) or ()
     buried = caller.queues_of(sorted({*known, *serve.settings.dead_letters}))
-    letters, latest_ms = letters_of(store, buried)
+    brought = [module.summary(store, buried, page.now_ms) for module in modules_of("pages")]
     leader = store.unless_away(lambda: store.leases.leader() or "")
     servers = serve.broker.part(ServerFaults).look()
-    verdict = health(
-        rows, leader, store.beside, cluster, letters, servers, is_recent=page.now_ms - latest_ms < RECENT_MS
-    )
+    faults = [fault for summary in brought for fault in summary.faults]
+    verdict = health(rows, leader, store.beside, cluster, buried, [*faults, *servers])
     shown, by, descending = _sorted(rows, asked["name"].lower(), asked["sort"], [*verdict.troubled])
     first = int(found) if (found := given.get("first", "")).isascii() and found.isdecimal() and len(found) < 7 else 0
     last = min(first + ROWS, len(shown))
@@ -190,7 +162,7 @@ def overview(request: Request) -> Response:
         columns=_COLUMNS,
         sorted_by=by,
         descending=descending,
-        letters=sum(letters.values()),
+        brought=brought,
         consumer_columns=_CONSUMERS,
         consumers=consumers_of(store.if_allowed(store.consumers.all) or (), caller),
         rows=ROWS,

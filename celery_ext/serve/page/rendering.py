@@ -2,17 +2,19 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 
 import anyio.from_thread
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from celery_ext.features import folders_of, modules_of
 from celery_ext.serve.access.gate import Proof
 from celery_ext.serve.access.identity import Action, Caller
 from celery_ext.serve.page.chart import small_bars
@@ -115,15 +117,22 @@ class View:
 
     def queue(self, name: str, **query: str) -> str:
         """Returns the link to a queue."""
-        return self._named("queues", "name", name, query)
+        return self.named("queues", name, **query)
 
     def task(self, task_id: str, **query: str) -> str:
         """Returns the link to a task."""
         return self._named("tasks", "id", task_id, query)
 
-    def letters(self, queue: str, **query: str) -> str:
-        """Returns the link to the dead letters of a queue."""
-        return self._named("dead-letters", "name", queue, query)
+    def named(self, folder: str, name: str, **query: str) -> str:
+        """Returns the link to the page of a name in a folder."""
+        return self._named(folder, "name", name, query)
+
+    @property
+    def menu(self) -> Iterator[tuple[str, str]]:
+        """Path and text of each entry of the menu, behind the overview."""
+        yield from (("waiting", "Tasks"), ("running", "Running"))
+        yield from (module.MENU for module in modules_of("pages"))
+        yield "periodic", "Periodic"
 
     def _named(self, folder: str, by: str, name: str, query: Mapping[str, str]) -> str:
         if self.by_name(name):
@@ -214,7 +223,7 @@ def _json(value: Any) -> str:
 
 
 _environment = Environment(
-    loader=PackageLoader("celery_ext.serve.page"),
+    loader=FileSystemLoader([Path(__file__).parent / "templates", *folders_of("templates")]),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,

@@ -7,11 +7,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from celery_ext.features import folders_of
 from celery_ext.serve.access.gate import gate_of, log_out
 from celery_ext.serve.page.rendering import PageNote, View, form_of, path_of, render
 from celery_ext.serve.problems import Problem
 
-_STATIC = StaticFiles(directory=Path(__file__).parent / "static")
+_STATIC = StaticFiles(
+    directory=Path(__file__).parent / "static",
+    packages=[(f"celery_ext.{folder.parent.name}", folder.name) for folder in folders_of("static")],
+)
 
 
 async def static(request: Request) -> Response:

@@ -75,10 +75,9 @@ def task_page(request: Request, task_id: str, notes: list[PageNote], status: int
     page.now_ms = serve.store.now_ms()
     found = changes.waiting_tasks(serve, caller_of(request), task_id, Action.READ) if task_id else []
     if not found:
-        may_see, more = caller_of(request).may_read, serve.settings.dead_letters
-        letter = changes.find_letter(serve.store, may_see, task_id, more) if task_id else None
-        queue = letter.buried_in if letter else ""
-        return render("gone.html", page, status if notes else 404, id=task_id, letters=queue)
+        place, sighting = changes.find_elsewhere(serve, caller_of(request), task_id)
+        template, queue = (place.template, sighting.queue) if place and sighting else ("gone.html", "")
+        return render(template, page, status if notes else 404, id=task_id, queue=queue)
     first, hidden = found[0], serve.settings.hide_arguments
     return render(
         "task.html",

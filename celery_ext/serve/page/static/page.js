@@ -3,7 +3,6 @@
 import { forInput, localize, setNow, tick, zone } from "./format.js";
 import { keepFresh, say } from "./live.js";
 import { beginChart } from "./chart.js";
-import { beginReplay } from "./replay.js";
 import { beginSearch } from "./search.js";
 
 const root = document.documentElement;
@@ -56,6 +55,5 @@ beginTimes();
 beginTheme();
 beginLogin();
 beginSearch();
-beginReplay();
 const chart = beginChart();
 keepFresh(chart ? [chart] : []);

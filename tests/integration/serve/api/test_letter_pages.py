@@ -44,7 +44,7 @@ def test_the_next_page_of_a_reader_passes_over_none(
     make_api: MakeApi, redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The link to the next page leads on behind the letters that were shown, though they have been dropped."""
-    monkeypatch.setattr("celery_ext.serve.page.dead_letters.ROWS", 2)
+    monkeypatch.setattr("celery_ext.dead_letters.pages.ROWS", 2)
     api, at = make_api(), "/dead-letters?name=dead%2Fletters"
     bury_some(redis_server, "1", "2", "3", "4", "5")
     shown = list[list[str]]()

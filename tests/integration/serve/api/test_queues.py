@@ -144,7 +144,7 @@ def test_dead_letters_are_replayed_at_a_pace(
 ) -> None:
     """A call ends after its time, and says whether there are more; the next one goes on."""
     api, slept = make_api(), list[float]()
-    monkeypatch.setattr("celery_ext.serve.changes.PACED_S", 0.5)
+    monkeypatch.setattr("celery_ext.dead_letters.served.PACED_S", 0.5)
     monkeypatch.setattr("celery_ext.dead_letters.letters.sleep", lambda s: (slept.append(s), sleep(0.5)))
     bury_some(redis_server, "one", "two", "three")
     body = {"all": True, "rate": 2}

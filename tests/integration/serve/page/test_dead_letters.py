@@ -88,7 +88,7 @@ def test_letters_are_replayed_at_a_pace(
     store: DelayStore, visit: Visit, bury, monkeypatch: pytest.MonkeyPatch, audit: Audit
 ) -> None:
     """The page sends them part by part until all have left that were there; without a script one part a click."""
-    monkeypatch.setattr("celery_ext.serve.changes.PACED_S", 0.2)
+    monkeypatch.setattr("celery_ext.dead_letters.served.PACED_S", 0.2)
     bury(11)
     page = visit(expected=("Failed to load resource: the server responded with a status of 422",)).see(
         "dead-letters/dead"

@@ -9,7 +9,7 @@ import pytest
 from celery_ext.doctor import Finding
 from celery_ext.health import Level, QueueState
 from celery_ext.journal.state import JournalState, Loss
-from celery_ext.serve.page.figures import health, moment, number, quantile, seconds, size
+from celery_ext.serve.page.figures import Fault, health, moment, number, quantile, seconds, size
 from celery_ext.serve.page.overview import fault_of
 from kombu_delayq.store.counts import LATENESS_BOUNDS_S, HeldBack, Histogram, QueueStats, counts_of
 
@@ -117,15 +117,12 @@ def test_the_title_names_what_is_in_trouble_and_the_worst_comes_first() -> None:
     assert [*found.troubled] == ["mail", "many", "few"]
 
 
-def test_dead_letters_are_not_well() -> None:
-    """Dead letters that wait are said while they are new; a queue of them needs no consumer."""
-    found = health([row()], "one", letters={"failed": 94, "other": 0})
-    assert (found.state, found.title) == ("warn", "Tasks have failed for good")
-    assert found.reasons[0].text.startswith("94 dead letters wait in “failed”")
-    assert health([row()], "one", letters={"failed": 0}).state == "ok"
-    assert health([row()], "one", letters={"failed": 94}, is_recent=False).state == "ok"
-    idle = health([row("failed", ready=2, consumers=0)], "one", letters={"failed": 2})
-    assert idle.title == "Tasks have failed for good"
+def test_what_features_bring_is_not_well() -> None:
+    """A fault that a feature brings marks none of the queues of tasks; a queue of dead letters needs no consumer."""
+    fault = Fault(False, "Tasks have failed for good", "94 dead letters wait.", ("failed",), folder="dead-letters")
+    found = health([row()], "one", others=[fault])
+    assert (found.state, found.title, found.troubled) == ("warn", "Tasks have failed for good", {})
+    assert health([row("failed", ready=2, consumers=0)], "one", letters=["failed"]).state == "ok"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,7 @@ def test_dead_letters_are_not_well() -> None:
 )
 def test_what_the_doctor_finds_about_servers_is_said(check: str, level: Level, state: str, title: str) -> None:
     """It deserves a look, and a Redis that is full is bad."""
-    found = health([row()], "one", servers=[fault_of(Finding(level, "a:1 is not well", check=check))])
+    found = health([row()], "one", others=[fault_of(Finding(level, "a:1 is not well", check=check))])
     assert (found.state, found.title, found.reasons[0].text) == (state, title, "a:1 is not well.")
 
 

@@ -1,9 +1,10 @@
-"""Dead letters grouped by their errors."""
+"""What the page says of dead letters: their groups by error, and whether they are a fault."""
 
 import json
+from math import inf
 
 from celery_ext.dead_letters import DeadLetter
-from celery_ext.serve.page.dead_letters import groups_of
+from celery_ext.dead_letters.pages import RECENT_MS, groups_of, summary_of
 from kombu_delayq.message.letter_record import DEAD_LETTER
 
 
@@ -37,3 +38,15 @@ def test_errors_that_differ_in_numbers_alone_are_of_one_kind() -> None:
     ]
     assert str(found[0].latest) == "2030-01-02 09:00:00+00:00"
     assert found[1].latest is None
+
+
+def test_letters_that_are_new_are_a_fault_of_the_overview() -> None:
+    """Those that wait are said while the latest came within a day, or nobody knows when it came."""
+    now_ms = 1_900_000_000_000.0
+    for latest_ms, found in ((now_ms, 1), (inf, 1), (now_ms - 2 * RECENT_MS, 0)):
+        said = summary_of({"failed": 94, "other": 0}, latest_ms, now_ms)
+        assert (said.total, len(said.faults)) == (94, found)
+    [fault] = summary_of({"failed": 94, "other": 0}, now_ms, now_ms).faults
+    assert fault.text.startswith("94 dead letters wait in “failed”")
+    assert (fault.queues, fault.folder) == (("failed",), "dead-letters")
+    assert summary_of({"failed": 0}, now_ms, now_ms).faults == ()

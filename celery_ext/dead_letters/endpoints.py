@@ -10,10 +10,11 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 from starlette.requests import Request
 
-from celery_ext.dead_letters import LEAST_RATE, Choice
-from celery_ext.dead_letters import DeadLetter as Letter
 from celery_ext.dead_letters import letters as letters_of
-from celery_ext.serve import changes
+from celery_ext.dead_letters import served
+from celery_ext.dead_letters.choice import Choice
+from celery_ext.dead_letters.letters import LEAST_RATE
+from celery_ext.dead_letters.letters import DeadLetter as Letter
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.api.exchange import (
     MAX_BATCH,
@@ -202,7 +203,7 @@ _ONE = "/v1/dead-letters/{queue:name}"
 def list_letter_queues(request: Request) -> LetterQueues:
     """List the queues of dead letters."""
     serve = serve_of(request)
-    found = changes.letter_queues(serve.store, serve.settings.dead_letters)
+    found = served.letter_queues(serve.store, serve.settings.dead_letters)
     names = caller_of(request).queues_of(found)
     return LetterQueues(queues=[LetterQueue(queue=name, dead_letters=found[name]) for name in names])
 
@@ -210,13 +211,13 @@ def list_letter_queues(request: Request) -> LetterQueues:
 @endpoint("POST", _ONE + ":replay", Action.REPLAY)
 def replay_letters(request: Request, body: ReplayRequest) -> LettersDone:
     """Send dead letters back to the queues from which they came."""
-    return _changed(request, body, Action.REPLAY, partial(changes.replay, rate=body.rate))
+    return _changed(request, body, Action.REPLAY, partial(served.replay, rate=body.rate))
 
 
 @endpoint("POST", _ONE + ":drop", Action.DROP)
 def drop_letters(request: Request, body: LettersRequest) -> LettersDone:
     """Remove dead letters."""
-    return _changed(request, body, Action.DROP, changes.drop)
+    return _changed(request, body, Action.DROP, served.drop)
 
 
 @endpoint("GET", _ONE, Action.READ)
@@ -224,8 +225,8 @@ def list_letters(request: Request, query: PageQuery) -> LetterList:
     """List the dead letters of a queue."""
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(Action.READ, queue=queue)
-    changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
-    cursor, hidden = changes.letter_cursor(query.cursor), serve.settings.hide_arguments
+    served.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
+    cursor, hidden = served.letter_cursor(query.cursor), serve.settings.hide_arguments
     choice = query.choice(hidden=hidden)
     found, after = letters_of.page_from(serve.store, queue, cursor, query.limit, choice)
     shown = [_shown(one, hidden=hidden) for one in found if caller.may(Action.READ, task=one.name or "")]
@@ -236,13 +237,13 @@ def _changed(
     request: Request,
     wanted: LettersRequest,
     action: Action,
-    act: Callable[[Serve, Caller, str, Choice], changes.LettersChanged],
+    act: Callable[[Serve, Caller, str, Choice], served.LettersChanged],
 ) -> LettersDone:
     serve, caller, queue = serve_of(request), caller_of(request), request.path_params["queue"]
     caller.check(action, queue=queue)
     if (wanted.ids is None) is not wanted.all:
         raise invalid_field("$", 'give either ids, or "all": true')
-    changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
+    served.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     done, met, more = act(serve, caller, queue, wanted.choice(wanted.ids, hidden=serve.settings.hide_arguments))
     return LettersDone(**done, missing=[one for one in wanted.ids or () if one not in met], more=more)
 

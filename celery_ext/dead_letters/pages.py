@@ -2,27 +2,37 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
 from itertools import islice
+from math import inf
 from typing import NamedTuple, Self
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from celery_ext.dead_letters import LEAST_RATE, Choice, DeadLetter, rate_of
 from celery_ext.dead_letters import letters as letters_of
+from celery_ext.dead_letters import served
+from celery_ext.dead_letters.choice import Choice
+from celery_ext.dead_letters.letters import LEAST_RATE, DeadLetter, rate_of
+from celery_ext.dead_letters.store import LetterStore, buried_ms
 from celery_ext.delays import durations
-from celery_ext.serve import changes
 from celery_ext.serve.access.identity import Action, caller_of
-from celery_ext.serve.page.figures import number
+from celery_ext.serve.page.figures import Fault, Summary, number
 from celery_ext.serve.page.rendering import BOUND, PageNote, View, form_of, notes_of, render
 from celery_ext.serve.problems import bad_request
+from celery_ext.serve.routes import ActionRoute, change_route
 from celery_ext.serve.service import serve_of
 from kombu_delayq.message import in_utc, moment_of
+from kombu_delayq.store import DelayStore
 
+#: Where the pages are, and their entry of the menu.
+FOLDER, MENU = "dead-letters", ("dead-letters", "Dead letters")
+#: All is not well while the latest dead letter is younger than this, in ms. A user who leaves older ones has seen them.
+RECENT_MS = 86_400_000
 #: Letters of a page; groups of letters by their error, and from how many letters they are made.
 ROWS, GROUPS, GROUPED = 50, 8, 5000
 #: From where on errors of one kind differ: at the first word with a digit, such as an id, a port or an address.
@@ -106,9 +116,9 @@ def queues(request: Request) -> Response:
     """Answers with the queues of dead letters, or with the letters of the queue that the query names."""
     if request.query_params.get("name"):
         return letters(request)
-    serve, page = serve_of(request), View(request, "dead-letters")
+    serve, page = serve_of(request), View(request, FOLDER)
     page.now_ms = serve.store.now_ms()
-    found = changes.letter_queues(serve.store, serve.settings.dead_letters)
+    found = served.letter_queues(serve.store, serve.settings.dead_letters)
     shown = [(name, found[name]) for name in caller_of(request).queues_of(found)]
     return render("letter_queues.html", page, queues=shown)
 
@@ -119,11 +129,11 @@ def letters(request: Request) -> Response:
 
 
 def _page(request: Request, queue: str, notes: list[PageNote], status: int = 200) -> Response:
-    serve, caller, page = serve_of(request), caller_of(request), View(request, "dead-letters", notes)
+    serve, caller, page = serve_of(request), caller_of(request), View(request, FOLDER, notes)
     caller.check(Action.READ, queue=queue)
-    changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
-    page.now_ms, count = serve.store.now_ms(), changes.count_letters(serve.store, queue)
-    cursor, hidden = changes.letter_cursor(request.query_params.get("cursor")), serve.settings.hide_arguments
+    served.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
+    page.now_ms, count = serve.store.now_ms(), letters_of.count(serve.store, queue)
+    cursor, hidden = served.letter_cursor(request.query_params.get("cursor")), serve.settings.hide_arguments
     wanted = LetterFilter.of(dict(form_of(request)) if request.method == "POST" else request.query_params)
     try:
         choice = wanted.choice(hidden=hidden)
@@ -135,7 +145,7 @@ def _page(request: Request, queue: str, notes: list[PageNote], status: int = 200
         return choice(letter) and caller.may(Action.READ, task=letter.name or "")
 
     found, after = letters_of.page_from(serve.store, queue, cursor, ROWS, is_shown)
-    more = page.letters(queue, cursor=str(after), **wanted.query) if after is not None else ""
+    more = page.named(FOLDER, queue, cursor=str(after), **wanted.query) if after is not None else ""
     every = islice(filter(is_shown, letters_of.browse(serve.store, queue)), GROUPED)
     matching = sum(map(is_shown, letters_of.browse(serve.store, queue))) if choice.narrow else count
     return render(
@@ -163,7 +173,7 @@ def change(action: Action, request: Request) -> Response:
     form, ids = dict(given), {value for name, value in given if name == "id"}
     queue, wanted = form.get("queue", ""), LetterFilter.of(form)
     caller.check(action, queue=queue)
-    changes.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
+    served.check_letter_queue(serve.store, queue, serve.settings.dead_letters)
     every, begun_at = "all" in form, serve.store.now_ms()
     try:
         rate = rate_of(pace) if (pace := form.get("rate", "").strip()) else None
@@ -173,18 +183,18 @@ def change(action: Action, request: Request) -> Response:
         raise bad_request(str(error), "bad-filter") from None
     if every and until is None:
         chosen = filter(choice, letters_of.browse(serve.store, queue))
-        count = sum(1 for _ in chosen) if choice.narrow else changes.count_letters(serve.store, queue)
+        count = sum(1 for _ in chosen) if choice.narrow else letters_of.count(serve.store, queue)
         if wrong := _unconfirmed(form, count):
             return _page(request, queue, [PageNote("bad", wrong)], 422)
     elif not every and not ids:
         return _page(request, queue, [PageNote("warn", "Nothing changed: no letter is ticked.")], 422)
 
-    act = partial(changes.replay, rate=rate) if action is Action.REPLAY else changes.drop
+    act = partial(served.replay, rate=rate) if action is Action.REPLAY else served.drop
     done = act(serve, caller, queue, choice)
     query = {word: str(count) for word, count in done.counts.items()} or {"none": "1"}
     if done.more:
         query |= {"more": "1", "rate": f"{rate:g}", "until": (until or moment_of(begun_at)).isoformat(), **wanted.query}
-    return RedirectResponse(View(request).letters(queue, **query), 303)
+    return RedirectResponse(View(request).named(FOLDER, queue, **query), 303)
 
 
 def _unconfirmed(form: Mapping[str, str], count: int) -> str:
@@ -200,3 +210,62 @@ def _notes(request: Request) -> list[PageNote]:
     if request.query_params.get("more"):
         notes.append(PageNote("warn", "Others wait for their turn: replay again to go on."))
     return notes
+
+
+def summary(store: DelayStore, queues: Iterable[str], now_ms: float) -> Summary:
+    """Returns what the overview says of the letters in some queues.
+
+    Args:
+        store: The broker's store.
+        queues: Names of queues of dead letters.
+        now_ms: Redis's clock, ms since the epoch.
+    """
+    return summary_of(*letters_in(store, queues), now_ms)
+
+
+def summary_of(letters: Mapping[str, int], latest_ms: float, now_ms: float) -> Summary:
+    """Returns the summary of letters, by queue, of which the latest came at a time."""
+    faults = tuple(_faults(letters)) if now_ms - latest_ms < RECENT_MS else ()
+    return Summary("Dead letters", FOLDER, sum(letters.values()), faults)
+
+
+def letters_in(store: DelayStore, queues: Iterable[str]) -> tuple[dict[str, int], float]:
+    """Returns how many dead letters some queues hold, none of those that cannot be read, and when the latest came.
+
+    The time is in ms since the epoch; ``inf`` where a letter does not say it, or Redis refuses to show the letter; and
+    0 without any letter.
+    """
+    found: dict[str, int] = {}
+    latest = 0.0
+    for queue in queues:
+        with suppress(*store.pool.partial_errors):
+            lists = store.part(LetterStore).lists(queue)
+            found[queue] = sum(lists.values())
+            latest = max(latest, *(_latest_ms(store, key, count) for key, count in lists.items()))
+    return found, latest
+
+
+def _latest_ms(store: DelayStore, key: str, count: int) -> float:
+    try:
+        letters = store.part(LetterStore).page(key, count - 1, 1) if count else []
+    except store.pool.partial_errors:
+        return inf
+    times = [inf if (at_ms := buried_ms(letter)) is None else at_ms for letter in letters]
+    return max(times, default=0.0)
+
+
+def _faults(letters: Mapping[str, int]) -> Iterator[Fault]:
+    held = {queue: count for queue, count in letters.items() if count}
+    if count := sum(held.values()):
+        letter = "dead letter waits" if count == 1 else "dead letters wait"
+        where = f"“{next(iter(held))}”" if len(held) == 1 else f"{len(held)} queues"
+        text = f"{number(count)} {letter} in {where}: tasks that failed for good, to be replayed or dropped."
+        yield Fault(False, "Tasks have failed for good", text, tuple(held), folder=FOLDER)
+
+
+ROUTES = [
+    ActionRoute(f"/{FOLDER}", queues, Action.READ),
+    ActionRoute(f"/{FOLDER}/{{queue:name}}", letters, Action.READ),
+    change_route("/do/replay", partial(change, Action.REPLAY), Action.REPLAY),
+    change_route("/do/drop", partial(change, Action.DROP), Action.DROP),
+]

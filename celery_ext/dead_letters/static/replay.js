@@ -3,15 +3,6 @@
 import { number } from "./format.js";
 import { say } from "./live.js";
 
-export function beginReplay() {
-  const form = document.querySelector("[data-paced]");
-  form?.addEventListener("submit", (event) => {
-    if (!form.elements.rate.value || event.submitter?.hasAttribute("formaction")) return; // at once; or a drop
-    event.preventDefault();
-    replay(form, document.querySelector("[data-pacing]"));
-  });
-}
-
 async function reason(response) {
   const answer = new DOMParser().parseFromString(await response.text(), "text/html");
   return answer.querySelector(".note.bad")?.textContent ?? `${response.status}`;
@@ -51,3 +42,10 @@ async function replay(form, panel) {
   page.searchParams.delete("none");
   location.assign(page);
 }
+
+const form = document.querySelector("[data-paced]");
+form?.addEventListener("submit", (event) => {
+  if (!form.elements.rate.value || event.submitter?.hasAttribute("formaction")) return; // at once; or a drop
+  event.preventDefault();
+  replay(form, document.querySelector("[data-pacing]"));
+});
