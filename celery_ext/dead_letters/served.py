@@ -68,9 +68,15 @@ def replay(serve: Serve, caller: Caller, queue: str, choice: Choice, rate: float
         choice: Which letters.
         rate: Most letters a second, ``LEAST_RATE`` or more; then it ends after ``PACED_S``. None for no limit.
     """
+
+    def may_return(letter: DeadLetter) -> bool:
+        """Whether the caller may act on the queue from which a letter came."""
+        to = letter.routing_key if not letter.exchange else None
+        return "*" in caller.queues or (to is not None and caller.may(Action.REPLAY, queue=to))
+
     with serve.broker.channel() as channel:
         send = routes.sending(channel, serve.broker.app)
-        return _change_letters(serve, caller, Action.REPLAY, queue, choice, send, caller.may_return, rate)
+        return _change_letters(serve, caller, Action.REPLAY, queue, choice, send, may_return, rate)
 
 
 def drop(serve: Serve, caller: Caller, queue: str, choice: Choice) -> LettersChanged:

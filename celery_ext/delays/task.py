@@ -15,17 +15,9 @@ from kombu.log import get_logger
 from kombu.serialization import registry
 
 from celery_ext.celery_tasks import announce_revoked
-from celery_ext.delays.burying import (
-    SETTING,
-    BackendAfterLetter,
-    GivenUp,
-    bury,
-    check_occasion,
-    publish_letter,
-    reason_of,
-    told_of,
-)
+from celery_ext.dead_letters.burying import SETTING, bury, check_occasion, publish_letter, reason_of, told_of
 from celery_ext.delays.chain import DelayChain, id_of_chain
+from celery_ext.delays.given_up import BackendAfterLetter, GivenUp
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import is_replacing
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain

@@ -12,7 +12,8 @@ from kombu.utils.imports import symbol_by_name
 from kombu.utils.url import maybe_sanitize_url
 
 from celery_ext.connection import TRANSPORT, bypasses, stock_transport
-from celery_ext.delays import burying, idle_chains, in_words, on_commit, own_tasks, unread
+from celery_ext.dead_letters import burying
+from celery_ext.delays import idle_chains, in_words, on_commit, own_tasks, unread
 from celery_ext.doctor.finding import Finding, Findings, counted, named
 from celery_ext.doctor.fleet import faults_of
 from celery_ext.doctor.subject import Subject

@@ -11,7 +11,6 @@ from celery_ext.serve.problems import Problem
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from celery_ext.dead_letters import DeadLetter
     from kombu_delayq.store import DelayStore
 
 
@@ -96,11 +95,6 @@ class Caller:
     def may_read(self, queue: str, task: str) -> bool:
         """Whether the caller may see a task of a queue."""
         return self.may(Action.READ, queue=queue, task=task)
-
-    def may_return(self, letter: "DeadLetter") -> bool:
-        """Whether the caller may send a dead letter back: it may act on the queue from which the letter came."""
-        to = letter.routing_key if not letter.exchange else None
-        return "*" in self.queues or (to is not None and self.may(Action.REPLAY, queue=to))
 
     def queues_in(self, store: "DelayStore", queue: str | None) -> tuple[str, ...] | None:
         """Returns the queues of a search in one queue, or in all that are the caller's; None for all that there are."""

@@ -17,8 +17,8 @@ from celery_ext import DeadLetters, cancel, install
 from celery_ext.connection import open_store
 from celery_ext.dead_letters import Choice, DeadLetter
 from celery_ext.dead_letters import letters as letters_of
+from celery_ext.dead_letters.burying import bury
 from celery_ext.dead_letters.store import Letter, LetterStore
-from celery_ext.delays.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import DelayChainCancelled, InvalidQueueName
 from kombu_delayq.message.letter_record import Reason

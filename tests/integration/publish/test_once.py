@@ -14,7 +14,7 @@ from celery.app.task import Context
 from kombu.common import Broadcast
 
 from celery_ext import Call, cancel, get, install, reschedule, select, send_many
-from celery_ext.delays.burying import bury
+from celery_ext.dead_letters.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.errors import InvalidIfWaiting
 from kombu_delayq.message.letter_record import Reason

@@ -8,7 +8,7 @@ import pytest
 import redis
 from celery.app.task import Context
 
-from celery_ext.delays.burying import bury
+from celery_ext.dead_letters.burying import bury
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve.access.identity import Action, Caller
 from kombu_delayq.message.letter_record import Reason
