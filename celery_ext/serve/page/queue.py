@@ -137,13 +137,13 @@ def _tasks(page: View, wanted: TaskFilter, span: str) -> tuple[list[DelayedTask]
     if given.get("stream") and selection.reads_bodies:
         link = {**wanted.query, "limit": str(ROWS)} | ({"cursor": cursor} if cursor else {})
         link |= {"queue": wanted.queue} if wanted.queue else {}
-        return [], TablePart(True, f"v1/tasks?{urlencode(link)}", first, here(), "TablePart on")
+        return [], TablePart(True, f"v1/tasks?{urlencode(link)}", first, here(), "Search on")
     found = search_page(serve.store, selection, cursor, ROWS, LOOK_S)
     tasks = [task for task in found.tasks if caller.may(Action.READ, queue=task.queue, task=task.name or "")]
     more = here(cursor=found.cursor) if found.cursor else ""
     looked, of, _ = found.progress
     if selection.reads_bodies:
-        text, more_text = f"{len(found.tasks)} found, {number(looked)} of {number(of)} searched.", "TablePart on"
+        text, more_text = f"{len(found.tasks)} found, {number(looked)} of {number(of)} searched.", "Search on"
     else:
         text, more_text = f"{number(len(found.tasks))} of {number(of)}", "Next page"
     return tasks, TablePart(False, "", first, more, more_text, text)

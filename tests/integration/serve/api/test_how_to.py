@@ -40,7 +40,7 @@ def test_each_example_answers_what_the_page_shows(redis_server: PrivateRedis, tm
     broker = ServeBroker(app, app.connection_for_read)
     page = (ROOT / "docs" / "how-to" / "http-api.md").read_text(encoding="utf-8")
     pairs = _PAIR.findall(page.partition("## Consume\n")[0])  # the rest needs another token
-    assert len(pairs) > 8
+    assert len(pairs) > 3
     with in_thread(make_app(broker, ServeSettings(allow_write=True, tokens=file))) as url:
         for command, shown in pairs:
             done = subprocess.run(
