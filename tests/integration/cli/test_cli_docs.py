@@ -60,6 +60,8 @@ def put_what_pages_speak_of(client: redis.Redis, raw_client: redis.Redis) -> Non
         for task_id, due in ((f"{TASK}" if queue == "orders" else queue, "+600000"), (f"{queue}-2", CHRISTMAS_MS)):
             body = json.dumps(message(task_id, queue, "shop.notify"))
             store.delivery.offer(queue, Offer(task_id, str(due), 0, body))
+        remind = json.dumps(message(f"{queue}-3", queue, "shop.remind"))
+        store.delivery.offer(queue, Offer(f"{queue}-3", "+600000", 0, remind))
         store.queues.know(queue)
     for queue in LETTERS:
         raw_client.sadd("{delayq}:dead_letters", queue)
@@ -72,7 +74,7 @@ def put_what_pages_speak_of(client: redis.Redis, raw_client: redis.Redis) -> Non
 def message(task_id: str, queue: str, task: str, **properties: Any) -> dict[str, Any]:
     info = {"exchange": "", "routing_key": queue}
     properties |= {"delivery_tag": f"tag of {task_id}", "delivery_info": info, "priority": 0}
-    arguments = b'[["order-4711"], {"user_id": 17}, {}]'
+    arguments = b'[["order-4711"], {"user_id": 17, "customer": 7}, {}]'
     return changed_message(arguments, headers={"id": task_id, "task": task}, properties=properties)
 
 

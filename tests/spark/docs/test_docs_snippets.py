@@ -27,7 +27,7 @@ from tests.support.spark.jobs import delayed, kwargs, tasks
 from tests.support.workers.harness import TRANSPORT
 
 HOW_TO = ROOT / "docs" / "how-to"
-WRITES = [HOW_TO / name for name in ("spark/write.md", "spark/once.md", "spark/pressure.md")]
+WRITES = [HOW_TO / name for name in ("spark/write.md", "spark/pressure.md")]
 #: Broker URLs of the pages.
 URLS = ("redis://redis:6379/0", "redis://localhost:6379/0")
 ORDERED_AT = datetime(2030, 1, 31, 12, tzinfo=UTC)
@@ -175,11 +175,9 @@ def test_errors_are_as_the_page_shows_them() -> None:
     page = (HOW_TO / "spark/write.md").read_text(encoding="utf-8")
     with pytest.raises(InvalidSparkOption) as option:
         WriteOptions.parse({"que": "orders"})
-    with pytest.raises(InvalidColumns) as task:
-        Columns.of(StructType().add("order_id", "integer").add("customer", "string"), WriteOptions())
     with pytest.raises(InvalidColumns) as eta:
         Columns.of(StructType().add("eta", "string"), WriteOptions(task="orders.close"))
-    for caught in (option, task, eta):
+    for caught in (option, eta):
         assert f"celery_ext.spark.errors.{caught.typename}: {caught.value}\n" in page
 
 
