@@ -24,7 +24,7 @@ pytest.importorskip("django_celery_beat")
 EDITOR = """
 import json, sys
 import periodic_django
-from celery_ext.periodic.database import Database
+from celery_ext.periodic.database import EntryTables
 from django.core.management import call_command
 from django.utils import timezone
 from datetime import timedelta
@@ -124,7 +124,7 @@ def test_changes_in_the_tables_hold_at_once(proj: Proj, admin: Admin) -> None:
     as_settings = "app.conf.beat_schedule = {'added': {'task': 'proj.record', 'schedule': 1.0, 'args': ('ARG',)}}"
     for arg, differing in (("changed", []), ("added", ["added"])):
         admin.do("app = periodic_django.app; " + as_settings.replace("ARG", arg))
-        assert admin.do("out = Database(app).overwritten()") == differing, "what the settings would take back"
+        assert admin.do("out = EntryTables(app).overwritten()") == differing, "what the settings would take back"
     admin.do("t = PeriodicTask.objects.get(name='added'); t.enabled = False; t.save()")
     # Its start, and the cleanup of results that django-celery-beat adds.
     until(lambda: proj.delayed() == 2, what="nothing waits but what comes later")
