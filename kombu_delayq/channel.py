@@ -325,7 +325,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
 
     def _size(self, queue: str) -> int:
         # kombu counts in a transaction, which no node of a cluster runs while the slot of the queue moves.
-        return self.store.fetching.ready([queue])[0]
+        return self.store.fetching.size(queue)
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
         # kombu's own method asks for names without the prefix, which are another app's, and in slots not in one slot.

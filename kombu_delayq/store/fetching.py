@@ -168,6 +168,14 @@ class Fetching(StorePart):
         counts = [[next(replies) for _ in lists] for lists in keys]
         return [sum(count if isinstance(count, int) else _count_of(count) for count in found) for found in counts]
 
+    def size(self, queue: str) -> int:
+        """Counts the messages of a queue as ``ready`` does.
+
+        Raises:
+            redis.exceptions.ResponseError: Another key is in the place of a list.
+        """
+        return sum(self._client.send([("LLEN", key) for key in self._lists(queue)]))
+
     def available(self, queues: Sequence[str]) -> list[int]:
         """Counts the messages that a consumer would get: ``ready``, and 0 for a queue that is paused."""
         paused = self.paused() if queues else {}
