@@ -12,6 +12,7 @@ import pytest
 import redis
 from celery import Celery, chain, group
 from click.testing import CliRunner, Result
+from kombu import Producer
 from redis.exceptions import NoPermissionError, ResponseError
 
 import celery_ext
@@ -114,6 +115,7 @@ def test_a_publisher_with_the_rights_of_the_page(users: PrivateRedis) -> None:
     assert denials(users) == []
 
 
+@pytest.mark.skipif(not hasattr(Producer, "batch"), reason="kombu before 5.7 runs fewer commands")
 def test_a_publisher_has_no_right_that_it_does_not_need(users: PrivateRedis) -> None:
     """Redis runs each command of user publisher for one that publishes in each way."""
     app = Celery("shop", broker=url_of(users, "publisher"), set_as_current=False)
