@@ -174,6 +174,8 @@ def promote(
 ) -> list[str]: ...
 @operation()
 def claim_rows(*, journal_guard: HashKey, hold: str, numbers: Args[int]) -> list[str]: ...
+@operation()
+def settle_rows(*, marker: _Marker, of: str, token: int, numbers: Args[int]) -> str: ...
 
 
 class Promotion(StorePart):
@@ -351,10 +353,17 @@ class Promotion(StorePart):
                 self._drop(group, [seq for seq in seqs if words[seq] == "claimed"])
         return words
 
-    def settle_rows(self, rows: Iterable[Numbered]) -> None:
-        """Takes rows out of the guard which the journal has marked, or which nobody can promote any more."""
+    def settle_rows(self, journal: str, token: int, rows: Iterable[Numbered]) -> None:
+        """Takes rows out of the guard which the journal has marked; those of a promoter that leads no more stay.
+
+        Args:
+            journal: Id of the journal.
+            token: The caller's token.
+            rows: The rows.
+        """
         for group, seqs in self._by_group(rows).items():
-            self._drop(group, seqs)
+            for page in pages(seqs, ROWS):
+                self._client.run(settle_rows(marker=self._marker(group), of=journal, token=token, numbers=page))
 
     def pushed(self, queues: Iterable[str] = ()) -> list[int]:
         """Returns the rows that were put into the store and not yet taken out of the guard, such as by a dead promoter.

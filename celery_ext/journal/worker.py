@@ -1,7 +1,7 @@
 """The thread that promotes: one process at a time, beside its transfer worker."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from time import monotonic
@@ -78,7 +78,7 @@ class RowPromoter:
         if pushed and max(pushed) > journal.last_number():
             journal.catch_up(journal.heartbeat())
             raise NotLeading("superseded")
-        promotion.settle_rows(row for row in journal.rows(pushed, None) if row.state)
+        self._settle(row for row in journal.rows(pushed, None) if row.state)
 
     def promote_due(self) -> Words:
         """Promotes all rows that are due within ``journal_lead``.
@@ -137,7 +137,10 @@ class RowPromoter:
     def _mark(self, rows: Sequence[Row]) -> None:
         if rows:
             marked = set(self._store.journal.mark([row.seq for row in rows], self._leadership.epoch))
-            self._store.promotion.settle_rows(row for row in rows if row.seq in marked)
+            self._settle(row for row in rows if row.seq in marked)
+
+    def _settle(self, rows: Iterable[Row]) -> None:
+        self._store.promotion.settle_rows(self._leadership.journal_id, self._leadership.token, rows)
 
     def _push(self, queue: str, rows: Sequence[Row]) -> dict[int, str]:
         try:

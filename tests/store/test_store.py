@@ -114,6 +114,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "journal_heartbeat": lambda store: store.part(Promotion).journal_heartbeat(JOURNAL_ID, 1, 0, [ALL], {}),
     "promote": lambda store: store.part(Promotion).promote(JOURNAL_ID, 1, [row(1)]),
     "claim_rows": lambda store: store.part(Promotion).claim_rows(numbers(2)),
+    "settle_rows": lambda store: store.part(Promotion).settle_rows(JOURNAL_ID, 1, numbers(2)),
     "arm": lambda store: store.part(PeriodicStore).arm("q", 1, [Run("entry", "digest", 1, waiting("r"))]),
     "disarm": lambda store: store.part(PeriodicStore).disarm("q", ["entry"], 1),
     "forget_empty": lambda store: store.queues.forget_empty(["unknown"]),

@@ -38,7 +38,7 @@ HELD: dict[str, Callable[[DelayStore], Any]] = {
     "look for dead letters": lambda store: list(latest(store, ["q"])),
 }
 _FAR = Offer("far", repr(FUTURE_MS), 0, '{"headers": {}, "properties": {}}')
-_JOURNAL = " elect journal_heartbeat promote claim_rows "
+_JOURNAL = " elect journal_heartbeat promote claim_rows settle_rows "
 _SPARK = " begin enqueue finish job_rate claim_ids close "
 #: For each user, what it runs; and beside the user's own rights those that the page names for it.
 ROLES = {

@@ -68,6 +68,7 @@ class JournalWorld(FleetWorld):
         self.prepare(
             "promote",
             "claim_rows",
+            "settle_rows",
             "elect",
             "cancel",
             "discard",

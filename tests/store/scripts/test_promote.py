@@ -33,7 +33,7 @@ def test_a_held_row_comes_if_nobody_touched_it(store: DelayStore, between: str) 
         assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]).words == {1: "promoted"}
         store.lookup.cancel(["q"], ["i1"])
     if between == "settled":
-        store.part(Promotion).settle_rows(numbers(1))
+        store.part(Promotion).settle_rows(JOURNAL_ID, token, numbers(1))
     elif between == "held":
         store.part(Promotion).claim_rows(numbers(1), "theirs")
     elif between == "claimed":
@@ -41,16 +41,6 @@ def test_a_held_row_comes_if_nobody_touched_it(store: DelayStore, between: str) 
     words = {"nothing": "promoted", "settled": "free", "held": "free"}
     assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1)], "mine").words == {1: words.get(between, between)}
     assert store.queues.size("q") == (between == "nothing")
-
-
-def test_a_row_that_left_the_guard_may_come_again(store: DelayStore) -> None:
-    """A settled row is new to the guard, and equal bytes that still wait are stored once."""
-    token = elected(store)
-    store.part(Promotion).promote(JOURNAL_ID, token, [row(1)])
-    store.part(Promotion).settle_rows(numbers(1))
-    assert not store.client.exists(GUARD)
-    assert store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]).words == {1: "promoted"}
-    assert len(look(store)[b"waiting in q"]) == 1
 
 
 def test_duplicates_are_kept_apart(store: DelayStore) -> None:
