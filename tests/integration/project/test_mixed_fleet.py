@@ -20,7 +20,6 @@ import pytest
 from tests.integration.project.test_wheel import run
 from tests.support import ROOT
 from tests.support.conditions import until
-from tests.support.missing import missing
 from tests.support.workers.harness import APPS, MakeProj, Proj, Worker
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("fleet")]
@@ -65,13 +64,16 @@ def git(*args: str) -> bytes:
 
 
 def version_before() -> str:
-    """Returns the newest tag of a release that this commit stands on, or ``FIRST``; in CI it has to be there."""
+    """Returns the newest tag of a release that this commit stands on, or ``FIRST``; the workflow has to have it."""
     try:
         tags = git("tag", "--list", "v*", "--merged", "HEAD", "--no-contains", "HEAD", "--sort", "-version:refname")
         before = (tags.decode().split() or [FIRST])[0]
         git("cat-file", "-e", f"{before}^{{commit}}")
     except (OSError, subprocess.CalledProcessError):
-        missing("the version before is not in this checkout: it has no history")
+        reason = "the version before is not in this checkout: it has no history"
+        if "GITHUB_ACTIONS" in os.environ:  # the workflow fetches the history
+            pytest.fail(reason)
+        pytest.skip(reason)
     return before
 
 
