@@ -9,7 +9,7 @@ from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.store.explore.test_kernel import SECONDS
-from tests.support.store.explorer import GRAIN_MS, Database, Explorer, Violation
+from tests.support.store.explorer import GRAIN_MS, Database, Violation, search
 from tests.support.store.worlds import QUEUE, Fleet, FleetWorld
 
 CHAIN = "[chain]"
@@ -93,9 +93,7 @@ WORLDS: dict[str, tuple[str, list[list[str]]]] = {
 
 def explore(store: DelayStore, world: str, seconds: float = SECONDS) -> None:
     """Searches a world, for some time at the most."""
-    found = Explorer(ChainsWorld(store, *WORLDS[world]), store.client).explore(seconds)
-    print(f"{world}: {found}")
-    assert found.ends
+    search(ChainsWorld(store, *WORLDS[world]), store.client, world, seconds)
 
 
 @pytest.mark.parametrize("world", WORLDS)

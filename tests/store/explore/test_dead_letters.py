@@ -12,7 +12,7 @@ from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import DelayedQueue, Requeued
 from tests.store.explore.test_kernel import SECONDS
-from tests.support.store.explorer import Database, Explorer, Violation
+from tests.support.store.explorer import Database, Explorer, Violation, search
 from tests.support.store.worlds import QUEUE, Consumer, Fleet, FleetWorld, about, message_of
 
 DEAD = "dead"
@@ -149,9 +149,7 @@ LATE: dict[str, tuple[Sequence[Sequence[str]], Sequence[Consumer]]] = {
 
 def explore(store: DelayStore, world: str, seconds: float = SECONDS) -> None:
     """Searches a world, for some time at the most."""
-    found = Explorer(LettersWorld(store, *(LISTED | LATE)[world]), store.client).explore(seconds)
-    print(f"{world}: {found}")
-    assert found.ends
+    search(LettersWorld(store, *(LISTED | LATE)[world]), store.client, world, seconds)
 
 
 @pytest.mark.parametrize("layout", ["hash"], indirect=True)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from kombu_delayq.store import DelayStore
-from tests.support.store.explorer import Explorer
+from tests.support.store.explorer import search
 from tests.support.store.worlds import Consumer, FleetWorld
 
 #: For how long each world is searched at most, in s. The largest takes about five seconds on a free core.
@@ -68,9 +68,7 @@ IN_HAND: dict[str, World] = {
 
 def explore(store: DelayStore, world: str, seconds: float = SECONDS) -> None:
     """Searches a world, for some time at the most."""
-    found = Explorer(FleetWorld(store, *(WAITING | IN_HAND)[world]), store.client).explore(seconds)
-    print(f"{world}: {found}")
-    assert found.ends
+    search(FleetWorld(store, *(WAITING | IN_HAND)[world]), store.client, world, seconds)
 
 
 @pytest.mark.parametrize("world", WAITING)

@@ -10,7 +10,7 @@ from celery_ext.periodic.store import PeriodicStore, Run, Superseded
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.store.explore.test_kernel import SECONDS
-from tests.support.store.explorer import GRAIN_MS, Explorer, Violation
+from tests.support.store.explorer import GRAIN_MS, Violation, search
 from tests.support.store.worlds import QUEUE, Fleet, FleetWorld, message_of
 
 ENTRY = "entry"
@@ -90,9 +90,7 @@ WORLDS: dict[str, Sequence[Sequence[str]]] = {
 
 def explore(store: DelayStore, world: str, seconds: float = SECONDS) -> None:
     """Searches a world, for some time at the most."""
-    found = Explorer(PeriodicWorld(store, WORLDS[world]), store.client).explore(seconds)
-    print(f"{world}: {found}")
-    assert found.ends
+    search(PeriodicWorld(store, WORLDS[world]), store.client, world, seconds)
 
 
 @pytest.mark.parametrize("world", WORLDS)

@@ -5,7 +5,7 @@ import pytest
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.store.explore.test_kernel import SECONDS
-from tests.support.store.explorer import GRAIN_MS, Database, Explorer, Violation
+from tests.support.store.explorer import GRAIN_MS, Database, Violation, search
 from tests.support.store.worlds import QUEUE, Fleet, FleetWorld, message_of
 
 pytestmark = pytest.mark.timeout(SECONDS + 60)
@@ -52,6 +52,4 @@ def test_a_queue_with_messages_is_known(store: DelayStore, hour: int) -> None:
         ["begin G forget"],
         ["transfer"],
     ]
-    found = Explorer(QueuesWorld(store, actors), store.client).explore(SECONDS)
-    print(f"{hour}: {found}")
-    assert found.ends
+    search(QueuesWorld(store, actors), store.client, hour, SECONDS)

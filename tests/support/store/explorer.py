@@ -194,6 +194,17 @@ class Explorer(Generic[S]):
         return len(self._seen) > before
 
 
+def search(world: World[S], client: redis.Redis, name: str, seconds: float) -> None:
+    """Searches a world, for some time at the most, prints what it came to, and sees that it came to an end of the work.
+
+    Raises:
+        Violation: As ``Explorer.explore``.
+    """
+    found = Explorer(world, client).explore(seconds)
+    print(f"{name}: {found}")
+    assert found.ends
+
+
 class _Frame(NamedTuple):
     """A state on the way, and the steps from there that are still to be taken."""
 

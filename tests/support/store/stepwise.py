@@ -147,7 +147,7 @@ class Stepwise(redis.Connection):
 
 
 def by_turns(owner: type) -> type:
-    """Returns a class whose methods and properties wait for their turns: each is one call, whatever it does."""
+    """Returns a subclass whose methods and properties wait for their turns. The explorer takes each use as one call."""
 
     def method(real: Callable[..., Any]) -> Callable[..., Any]:
         def called(*args: Any, **options: Any) -> Any:
