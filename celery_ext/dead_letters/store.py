@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from celery_ext.dead_letters.keys import LetterKeys
 from celery_ext.dead_letters.letter_list import LETTERS_PAGE, LetterList
 from kombu_delayq.message import LetterRecord, ms_of, properties_of, read
-from kombu_delayq.redis import Key, ListKey, Rows, operation, wrong_type
+from kombu_delayq.redis import Key, ListKey, Rows, checked, operation, wrong_type
 from kombu_delayq.store import QueueRegistry, StoreClient, StorePart, lead, release, without_bodies
 from kombu_delayq.text import as_bytes, as_text
 
@@ -58,8 +58,9 @@ class LetterStore(StorePart):
         self._own = LetterKeys(client.keys)
 
     def lists(self, queue: str) -> dict[str, int]:
-        """Returns the lists of a dead letter queue, one for each priority step, with their lengths."""
-        return {key: int(self._client.ask("LLEN", key)) for key in self._client.ready(queue)}
+        """Returns the lists of a dead letter queue, one for each priority step, with their lengths; one round trip."""
+        keys = self._client.ready(queue)
+        return dict(zip(keys, checked(self._client.replies([("LLEN", key) for key in keys])), strict=True))
 
     def latest(self, queues: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """Yields the latest ``MOST_SEARCHED`` letters of each queue and priority; nothing has an index of their ids.
