@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 import click
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, queues_argument, yes_option
-from celery_ext.cli.output import escaped, json_line, number_of, print_stderr
+from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, size
 from celery_ext.cli.progress import with_progress
 from celery_ext.repair.check import Findings, check
+from celery_ext.repair.leftovers import Leftovers, find_leftovers
 from celery_ext.repair.store import RepairStore
 from celery_ext.repair.strays import StraySearch, find_strays, forget_strays
 from kombu_delayq.audit import audited
@@ -68,7 +69,8 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
     Run it with --dry-run first. Without QUEUE, it looks at all queues, even those that no transfer worker knows. It
     finds index entries without a body, bodies without an index entry, and messages that cannot be found by their ids.
     And it finds what consumers hold that nobody knows and, where no transfer worker leads, those whose lease has ended.
-    It may run while the queues are in use, and run again.
+    Without QUEUE, it also finds replies to remote control that nobody has read for an hour. It may run while the queues
+    are in use, and run again.
 
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.
@@ -76,15 +78,18 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
     with broker.store() as (connection, store):
         work = _Repair(store, queues)
         found = work.run(mend=yes and not dry_run)
+        left_over = work.look_for_leftovers(mend=yes and not dry_run)
         work.report_unknown(found)
-        ask = not (dry_run or yes) and any(findings.mendable for findings in found)
+        ask = not (dry_run or yes) and (left_over or any(findings.mendable for findings in found))
         if ask:
-            _print_findings(found, queues, mended=False, as_json=as_json)
+            _print_findings(found, queues, left_over, mended=False, as_json=as_json)
             confirm(f"Mend this on {broker_in_words(connection)}?", yes=False)
             found = work.run(mend=True, queues=[findings.queue for findings in found])
-        _print_findings(found, queues, mended=not dry_run, as_json=as_json)
-    left = work.failed or any(findings.beyond_repair or (dry_run and findings.mendable) for findings in found)
-    raise SystemExit(int(left))
+            left_over = work.look_for_leftovers(mend=True)
+        _print_findings(found, queues, left_over, mended=not dry_run, as_json=as_json)
+    is_left = dry_run and (left_over or any(findings.mendable for findings in found))
+    left = work.failed or is_left or any(findings.beyond_repair for findings in found)
+    raise SystemExit(int(bool(left)))
 
 
 class _Repair:
@@ -114,6 +119,22 @@ class _Repair:
                 self._note(found)
         if mend and search.ended:
             forget_strays(self._store, search.ended)
+        return found
+
+    def look_for_leftovers(self, *, mend: bool) -> Leftovers:
+        """Looks for what processes that are gone have left, unless queues are given."""
+        found = Leftovers()
+        if self._given:
+            return found
+        steps = find_leftovers(self._store, found, mend=mend)
+        with audited("repair", {"of": "processes that are gone"}) as counts:
+            try:
+                for _ in with_progress(steps, "removing leftovers" if mend else "leftovers", size=int):
+                    pass
+            except NoPermissionError as error:
+                self._complain(f"what processes have left cannot be searched: {error}")
+            finally:
+                counts.update({"leftovers": found.replies + found.bindings} if mend and found else {})
         return found
 
     def _note(self, found: Iterable[Findings]) -> None:
@@ -166,14 +187,22 @@ class _Repair:
             return 0
 
 
-def _print_findings(found: Sequence[Findings], given: Sequence[str], *, mended: bool, as_json: bool) -> None:
+def _print_findings(
+    found: Sequence[Findings], given: Sequence[str], left_over: Leftovers, *, mended: bool, as_json: bool
+) -> None:
     for findings in found:
         if as_json:
             is_mended = mended and findings.mendable and findings.error is None
             click.echo(json_line({**asdict(findings), "mended": is_mended}))
         else:
             click.echo("\n".join(_lines(findings, mended=mended)))
-    if not (found or given) and not as_json:
+    if left_over:
+        queues = number_of(left_over.replies, "queue of replies", "queues of replies")
+        names = number_of(left_over.bindings, "set of names", "sets of names")
+        text = f"processes that are gone have left {queues} and {names}, {size(left_over.bytes)}"
+        as_line = {"leftovers": asdict(left_over), "mended": mended}
+        click.echo(json_line(as_line) if as_json else text + ": removed" * mended)
+    if not (found or given or left_over) and not as_json:
         click.echo("no queue holds delayed messages")
 
 

@@ -1,12 +1,16 @@
 """The store's operations that find and mend the damage that lost keys leave."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from math import inf
 from typing import Any, NamedTuple, cast
 
+from redis.exceptions import NoPermissionError
+
+from celery_ext.repair.keys import ControlKeys
 from kombu_delayq.message import pages
-from kombu_delayq.redis import Args, Key, Rows, Stored, operation
-from kombu_delayq.store import InFlight, Into, StorePart
+from kombu_delayq.redis import Args, Key, ListKey, Rows, Stored, checked, operation
+from kombu_delayq.store import PAGE, InFlight, Into, StorePart
 from kombu_delayq.text import as_bytes, as_text
 
 #: About how many entries one call of ZSCAN, HSCAN or SCAN looks at.
@@ -32,12 +36,28 @@ class ListPage(NamedTuple):
     unindexed: list[bytes]
 
 
+class Idle(NamedTuple):
+    """A key of kombu's that nobody has used for long.
+
+    Attributes:
+        key: Its name.
+        kind: Its type.
+        bytes: What it takes in memory; 0 where the server does not tell.
+    """
+
+    key: str
+    kind: str
+    bytes: int
+
+
 @operation()
 def repair_index(*, keys: Stored, mend: bool, members: Args[bytes]) -> list[str]: ...
 @operation(layout="hash")
 def repair_bodies(*, into: Into, mend: bool, rows: Rows[tuple[bytes, str]]) -> list[str]: ...
 @operation(layout="redisson")
 def repair_list(*, keys: Stored, wake: Key, mend: bool, skip: int, count: int) -> list[Any]: ...
+@operation()
+def forget_idle(*, unused: ListKey, idle_s: float) -> str: ...
 
 
 class RepairStore(StorePart):
@@ -133,3 +153,46 @@ class RepairStore(StorePart):
             in_flight = [InFlight(*of_key) for key in found if (of_key := self._keys.in_flight_of(as_text(key)))]
             counts = self._client.replies([("LLEN", self._keys.in_flight(*at)) for at in in_flight])
             yield [each for each in zip(in_flight, counts, strict=True) if isinstance(each[1], int)]
+
+    def idle_pages(self, idle_s: float) -> Iterator[list[Idle]]:
+        """Yields the keys of single processes that nobody has used for so many s, in parts; some come twice.
+
+        A key that expires by itself is left out. To look at a key here is no use of it.
+
+        Raises:
+            redis.exceptions.NoPermissionError: The user may not ask since when a key is idle.
+        """
+        names = ControlKeys(self._keys)
+        events: list[bytes | str] = [names.events]
+        for keys in chain([events], self._client.scan_pages(names.of_any_mailbox, SCAN_KEYS)):
+            kinds = {key: kind for key in map(as_text, keys) if (kind := names.kind_of(key))}
+            for page in pages(kinds, PAGE):
+                yield [idle for idle in self._looked_at(page, idle_s) if idle.kind == kinds[idle.key]]
+            if not kinds:
+                yield []  # a call of SCAN that has found none
+
+    def _looked_at(self, keys: Sequence[str], idle_s: float) -> Iterator[Idle]:
+        looks = [("TYPE",), ("PTTL",), ("OBJECT IDLETIME",), ("MEMORY USAGE",)]
+        replies = self._client.replies([(*look, key) for key in keys for look in looks])
+        for key, *answers in zip(keys, *[iter(replies)] * len(looks), strict=True):
+            kind, left_ms, idle, size = answers
+            if isinstance(idle, NoPermissionError):
+                raise idle
+            # Where keys are evicted by how often they are used, Redis does not know since when one is idle.
+            if left_ms == -1 and isinstance(idle, int) and idle >= idle_s:
+                yield Idle(key, as_text(kind), size if isinstance(size, int) else 0)
+
+    def forget_idle(self, page: Sequence[Idle], idle_s: float) -> list[Idle]:
+        """Removes those of a page that still nobody has used, and names of removed queues; two round trips.
+
+        Returns:
+            What was removed.
+        """
+        calls = [forget_idle(unused=idle.key, idle_s=idle_s) for idle in page]
+        words = self._client.run_each(calls)[0]
+        gone = [idle for idle, word in zip(page, words, strict=True) if word == "forgotten"]
+        names = ControlKeys(self._keys)
+        members = [names.binding_of(idle.key) for idle in gone if idle.kind == "list"]
+        self._client.send([("SREM", key, member) for key, member in members])
+        checked(words)
+        return gone

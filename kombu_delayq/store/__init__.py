@@ -27,7 +27,7 @@ from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.fetching import Fetching, ack
 from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.hash_layout import body_of, id_of, may_be_duplicate, shared_id, without_suffix
-from kombu_delayq.store.keys import KeyNames, Keys
+from kombu_delayq.store.keys import KeyNames, Keys, glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.leases import Leases, lead, release
 from kombu_delayq.store.lookup import MAX_BYTES, MAX_DUPLICATES, Change, Lookup, NotSearched, is_step
@@ -139,6 +139,7 @@ __all__ = [
     "ack",
     "body_of",
     "counts_of",
+    "glob_escaped",
     "hidden",
     "http_consumer",
     "id_of",

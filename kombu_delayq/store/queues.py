@@ -356,7 +356,9 @@ class Queues(StorePart):
     def _bindings(self, most: int | None = None) -> Iterator[list[str]]:
         pattern = glob_escaped(self._keys.bindings("")) + "*"
         for keys in self._client.scan_pages(pattern, SCAN_KEYS, most):
-            replies = self._client.replies([("SMEMBERS", key) for key in keys])
+            # Queues of processes are left out. Nobody else reads some of these bindings, so ``repair`` sees their age.
+            shared = [key for key in keys if not as_text(key).endswith((".pidbox", ".celeryev"))]
+            replies = self._client.replies([("SMEMBERS", key) for key in shared])
             found = [bound for reply in replies if not isinstance(reply, Exception) for bound in reply]
             yield [as_text(bound).rpartition(self._keys.separator)[2] for bound in found]
 

@@ -14,7 +14,7 @@ from celery_ext.dead_letters.store import Letter, LetterStore
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.promotion import ALL, Promotion
 from celery_ext.periodic.store import PeriodicStore, Run
-from celery_ext.repair.store import RepairStore
+from celery_ext.repair.store import Idle, RepairStore
 from celery_ext.serve.store import Answers
 from celery_ext.spark.job_types import JobRun
 from kombu_delayq.options import QueueLimits
@@ -89,6 +89,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "repair_index": lambda store: store.part(RepairStore).repair_index("q", [b"unknown"], mend=True),
     "repair_bodies": lambda store: store.part(RepairStore).repair_bodies("q", [(b"unknown", None)], mend=True),
     "repair_list": lambda store: store.part(RepairStore).repair_list("q", 0, mend=True),
+    "forget_idle": lambda store: store.part(RepairStore).forget_idle([Idle("unused", "list", 0)], 3600),
     "replay": _replay,
     "index": lambda store: LAYOUT_OF["redisson"].index_others(StoreClient(store.client, store.keys), "q"),
     "scan": lambda store: store.scan.scan(Part("q", layout=store.layout)),

@@ -6,8 +6,10 @@ import pytest
 from celery import Celery
 from celery.contrib.testing.worker import start_worker
 
+from tests.support.commands.shell import lines
 from tests.support.conditions import until
 from tests.support.servers.cluster import PrivateCluster
+from tests.support.store.keyspace import idle_for
 from tests.support.workers.events import captured
 from tests.support.workers.harness import MakeProj, Proj, Worker
 
@@ -46,6 +48,23 @@ def test_workers_answer_revoke_and_send_events(clustered: Proj, workers: list[Wo
     until(lambda: clustered.delayed("q0") == 0)
     assert clustered.delayed("q1") == 1
     assert all(worker.stop() == 0 for worker in workers)
+
+
+def test_replies_that_nobody_reads_are_removed(cluster: PrivateCluster) -> None:
+    """On several nodes, replies that nobody has read for an hour go with their names, and the other names stay."""
+    oids = [f"{number:08x}-8f3e-3c1a-9f31-0e5a3b1c2d4e" for number in range(20)]
+    old = [f"{oid}.reply.celery.pidbox" for oid in oids[1:]]
+    table = "{_kombu.binding}.reply.celery.pidbox"
+    with cluster.client(decode_responses=False) as client:
+        for oid in oids:
+            client.lpush(f"{oid}.reply.celery.pidbox", "reply")
+            client.sadd(table, f"{oid}\x06\x16\x06\x16{oid}.reply.celery.pidbox")
+        for queue in old:
+            idle_for(client, queue, 3600)
+        [line] = lines(cluster, "repair", "--yes")
+        assert (line["leftovers"]["replies"], line["leftovers"]["bindings"]) == (19, 0)
+        assert client.smembers(table) == {f"{oids[0]}\x06\x16\x06\x16{oids[0]}.reply.celery.pidbox".encode()}
+        assert [queue for queue in old if client.exists(queue)] == []
 
 
 def test_rpc_brings_results(cluster: PrivateCluster) -> None:

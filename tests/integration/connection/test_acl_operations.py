@@ -30,7 +30,9 @@ _SHOP = """
 _PUBLISHER = " offer put "
 _TRANSFER = " heads watch_heads lead release transfer transfer_limited bury forget_empty requeue fence count_minute "
 _STATUS = " stats due_counts heads held_page "
-_OF_REPAIR = " repair_index repair_bodies repair_list convert replay index due_counts held_page claim end_claim "
+_OF_REPAIR = (
+    " repair_index repair_bodies repair_list forget_idle convert replay index due_counts held_page claim end_claim "
+)
 #: What no operation of one script does: with a message in hand that came too early, a journal, and dead letters.
 HELD: dict[str, Callable[[DelayStore], Any]] = {
     "adopt what is held": lambda store: store.delivery.adopt("q", _FAR, "tag"),

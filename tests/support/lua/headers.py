@@ -12,7 +12,7 @@ _OF_TYPE = {
     "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LSET LTRIM RPOP RPUSH",
     "SET": "SADD SMEMBERS SMISMEMBER SREM",
     "STRING": "BITFIELD GET INCRBY SET",
-    "": "DEL EXISTS INFO PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
+    "": "DEL EXISTS INFO OBJECT PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
 }
 #: Keys that are arguments, see ``lua/include/shared/counters.lua``: users may lack the right for them. And names of the
 #: lists that ``fetch`` has in pairs.

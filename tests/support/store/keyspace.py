@@ -72,6 +72,11 @@ def contents(client: redis.Redis) -> Contents:
     return {key: readers[client.type(key)](key) for key in client.keys("*") if b":counts" not in key}
 
 
+def idle_for(client: redis.Redis, key: str, idle_s: int) -> None:
+    """Lets a key look as if nobody had used it for so many s; ``client`` must not decode."""
+    client.execute_command("RESTORE", key, max(client.pttl(key), 0), client.dump(key), "REPLACE", "IDLETIME", idle_s)
+
+
 def look(store: DelayStore) -> Contents:
     """Reads a database without regard to the layout.
 
