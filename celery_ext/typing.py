@@ -26,11 +26,13 @@ class SharedOptions(TypedDict, total=False):
         delay_chain: Retry schedule of the calls, a ``DelayChain`` or its text, such as ``4m,10m,1h``.
         delay_level: A level of the table ``delayq_levels``, instead of ``countdown`` or ``eta``.
         if_waiting: What happens where the key or the task id waits already.
+        limit: The key of the calls' limit, such as ``account:7``; empty for none.
     """
 
     delay_chain: "DelayChain | str | None"
     delay_level: int | None
     if_waiting: IfWaiting | None
+    limit: str | None
     countdown: float | None
     eta: datetime | str | None
     expires: float | datetime | str | None
@@ -90,6 +92,7 @@ class TaskOptions(TypedDict, total=False):
         dead_letter_on: When the message goes there.
         waiting_key: Names of arguments that make the key of a call.
         if_waiting: What happens where the key or the task id waits already.
+        limit: The name of a limit, or that and names of arguments that make the key.
     """
 
     delay_chain: "DelayChain | str"
@@ -97,6 +100,7 @@ class TaskOptions(TypedDict, total=False):
     dead_letter_on: Literal["exhausted", "failure"]
     waiting_key: Sequence[str]
     if_waiting: IfWaiting
+    limit: str | Sequence[str]
 
 
 if TYPE_CHECKING:
@@ -114,7 +118,7 @@ else:
 
 
 class Task(_Task):
-    """Celery's class of tasks; to a type checker its calls take ``delay_chain``, ``delay_level``, ``if_waiting``.
+    """Celery's class of tasks; to a type checker its calls take ``delay_chain``, ``limit`` and all others.
 
     ``app = Celery("shop", task_cls=Task)`` gives it to all tasks of an app.
     """

@@ -49,6 +49,10 @@ class InvalidIfWaiting(DelayqError, ValueError):
     """A call or a task with ``if_waiting`` or ``waiting_key`` does not say which task it means, or what to do."""
 
 
+class InvalidLimit(DelayqError, ValueError):
+    """A call or a task with a ``limit`` does not name one, or its key cannot be made of the arguments."""
+
+
 class DelayTooLong(DelayqError, ValueError):
     """A message asks for a longer delay than the transport option ``max_delay`` allows."""
 

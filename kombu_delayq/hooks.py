@@ -10,7 +10,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from kombu_delayq.errors import InvalidDelayLevel, InvalidIfWaiting, InvalidOptions
+from kombu_delayq.errors import InvalidDelayLevel, InvalidIfWaiting, InvalidLimit, InvalidOptions
 from kombu_delayq.options import STORES
 
 #: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
@@ -20,7 +20,7 @@ from kombu_delayq.options import STORES
 #: with the store, and itself sees what is to be done, and when. Others are classes of stores, see ``store_class``.
 GROUP = "kombu_delayq.hooks"
 #: Message properties that ``check_unread`` checks.
-UNREAD = frozenset(("delay_level", "waiting_key", "delay_chain"))
+UNREAD = frozenset(("delay_level", "waiting_key", "limit", "delay_chain"))
 
 
 def call(name: str, *args: Any, **kwargs: Any) -> None:
@@ -55,11 +55,14 @@ def check_unread(properties: Mapping[str, Any]) -> None:
         InvalidDelayLevel: The message has a ``delay_level``, which the publisher's app has not read.
         InvalidDelayChain: The message has a ``delay_chain`` in a wrong form.
         InvalidIfWaiting: The message has a ``waiting_key``, which the publisher's app has not read.
+        InvalidLimit: The message has a ``limit`` that is a text, which the publisher's app has not read.
     """
-    for name, error in (("delay_level", InvalidDelayLevel), ("waiting_key", InvalidIfWaiting)):
-        if properties.get(name) is not None:
+    errors = {"delay_level": InvalidDelayLevel, "waiting_key": InvalidIfWaiting, "limit": InvalidLimit}
+    for name, error in errors.items():
+        value = properties.get(name)
+        if value is not None and (name != "limit" or isinstance(value, str)):  # others may be of a user of kombu
             raise error(
-                f"{name}={properties[name]!r} of a call was not read: its app does not know this option. "
+                f"{name}={value!r} of a call was not read: its app does not know this option. "
                 "Call celery_ext.install(app) where the app is made"
             )
     if properties.get("delay_chain") is not None:  # otherwise only the worker would find the mistake

@@ -20,6 +20,7 @@ from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import SETTING as ON_COMMIT
 from celery_ext.delays.on_commit import send_on_commit, waits_for_commit
 from celery_ext.delays.task import DelayChainTask, note_failure, note_internal_error
+from celery_ext.limits import add_key
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.message import once
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 #: Attributes of a task that Celery itself does not know.
-ATTRIBUTES = ("delay_chain", "dead_letter_queue", "dead_letter_on", "waiting_key", "if_waiting")
+ATTRIBUTES = ("delay_chain", "dead_letter_queue", "dead_letter_on", "waiting_key", "if_waiting", "limit")
 
 #: Several threads may extend an app at once: each of them may make a worker's first connection, which extends the app.
 _lock = RLock()
@@ -43,6 +44,7 @@ def extend_app(app: "Celery") -> None:
         InvalidDelayChain: A task that is declared already has a wrong schedule. A task that is declared later raises
             the error at its declaration or, as Celery's tasks are lazy, when the app is first used.
         InvalidDeadLetter: The same for ``dead_letter_on``.
+        InvalidLimit: The same for ``limit``.
     """
     app = getattr(app, "_get_current_object", lambda: app)()  # a proxy, such as current_app, may name another app later
     with _lock:
@@ -117,6 +119,7 @@ class _SendTask:
         delay_level: int | None = None,
         if_waiting: str | None = None,
         waiting_key: str | None = None,
+        limit: str | None = None,
         delayq_left_to_celery: bool = False,
         **options: Any,
     ) -> Any:
@@ -130,6 +133,7 @@ class _SendTask:
                 task's. The result has what became of it in its attribute ``if_waiting``; None before the commit of a
                 transaction. Its ``waiting_key`` is the key, or the task id of a call without one.
             waiting_key: Of this call, instead of one made of its arguments.
+            limit: The key of its limit, such as ``account:7``; overrides the task's. Empty for none.
             delayq_left_to_celery: Whether the fast publisher has left this call to Celery. Only our tasks say so.
             **options: As of ``send_task``.
 
@@ -137,10 +141,14 @@ class _SendTask:
             InvalidDelayChain: The schedule is not a delay chain.
             InvalidDelayLevel: There is no such level, or there is a ``countdown`` or an ``eta`` too.
             InvalidIfWaiting: There is no such mode, or nothing to look for.
+            InvalidLimit: ``limit`` is no key, or that of the task cannot be made of the arguments.
         """
         if delay_chain is not None:
             options["delay_chain"] = DelayChain.parse(delay_chain).text  # as a property of the message
-        mode = once.waiting_options(tasks_of(self._app), args, options, if_waiting, waiting_key)
+        tasks = tasks_of(self._app)
+        mode = once.waiting_options(tasks, args, options, if_waiting, waiting_key)
+        given = once.argument("args", args, options), once.argument("kwargs", args, options)
+        add_key(tasks.get(str(args[0] if args else options.get("name"))), limit, *given, options)
         own: dict[str, Any] = {"delay_level": delay_level, "mode": mode, "left_to_celery": delayq_left_to_celery}
         is_later = self.on_commit and waits_for_commit(options)
         if is_later:

@@ -20,8 +20,9 @@ from celery_ext.delays.chain import DelayChain, id_of_chain
 from celery_ext.delays.given_up import BackendAfterLetter, GivenUp
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import is_replacing
+from celery_ext.limits import LimitDeclaration, add_key, declared_limit
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
-from kombu_delayq.message import CHAIN_ID, LAST_ERROR, Reason, apply_here, check_waiting, text_of
+from kombu_delayq.message import CHAIN_ID, LAST_ERROR, Reason, apply_here, argument, check_waiting, text_of
 
 logger = get_logger(__name__)
 
@@ -182,6 +183,8 @@ class DelayChainTask(_Task):
             failure. None for the setting ``delayq_dead_letter_on``, whose default is ``exhausted``.
         waiting_key: Names of arguments that make the key of a call without a task id.
         if_waiting: What happens where that waits already. None for ``keep`` if there is a ``waiting_key``.
+        limit: The name of a limit, or that and names of arguments whose values make the key.
+        declared_limit: The same, as it was read.
     """
 
     delay_chain: DelayChain | str | None
@@ -189,6 +192,8 @@ class DelayChainTask(_Task):
     dead_letter_on: str | None
     waiting_key: Sequence[str] | None
     if_waiting: str | None
+    limit: str | Sequence[str] | None
+    declared_limit: LimitDeclaration | None
 
     @classmethod
     def on_bound(cls, app: Any) -> None:
@@ -204,8 +209,10 @@ class DelayChainTask(_Task):
             InvalidDelayChain: ``delay_chain`` is not a delay chain, or the task has ``retry_backoff`` too.
             InvalidDeadLetter: ``dead_letter_on`` is wrong, or the task has no ``dead_letter_queue`` for it.
             InvalidIfWaiting: ``waiting_key`` or ``if_waiting`` is wrong.
+            InvalidLimit: ``limit`` is wrong.
         """
         check_waiting(cls)
+        cls.declared_limit = declared_limit(cls)
         cls._read_dead_letter_queue()
         if cls.delay_chain is None:
             return
@@ -365,9 +372,16 @@ class DelayChainTask(_Task):
         return super().signature_from_request(request, args, kwargs, *more, **options)
 
     def apply(
-        self, *args: Any, delay_chain: DelayChain | str | None = None, delay_level: int | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        delay_chain: DelayChain | str | None = None,
+        delay_level: int | None = None,
+        limit: str | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Runs the task here, as ``celery.Task.apply`` does. A delay chain limits the retries; nothing waits."""
+        as_sent = self.name, *args
+        add_key(self, limit, argument("args", as_sent, kwargs), argument("kwargs", as_sent, kwargs), kwargs)
         if delay_level is not None:
             delay_of_level(self.app, delay_level, kwargs)
         token = _eager_chain.set(None if delay_chain is None else DelayChain.parse(delay_chain))

@@ -11,6 +11,7 @@ from kombu.exceptions import LimitExceeded
 from kombu.log import get_logger
 
 from celery_ext.delays import LEFT_TO_CELERY
+from celery_ext.limits import add_key
 from celery_ext.publish.recipe import IN_OPTIONS, Recipe, applies_as_celery, has_receivers, recipe_of
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import NoTemplate
@@ -79,6 +80,7 @@ class FastPublisher:
 
         Raises:
             TypeError: The task does not take the arguments.
+            InvalidLimit: As of ``add_key``.
             DelayqError: As of ``send``.
             kombu.exceptions.OperationalError: As of ``send``.
 
@@ -99,6 +101,8 @@ class FastPublisher:
         if check:
             check(*(args or ()), **(kwargs or {}))
         given = {**task._get_exec_options(), **options}
+        if task.declared_limit is not None or "limit" in given:
+            add_key(task, given.pop("limit", None), args, kwargs, given)
         given.setdefault("ignore_result", task.ignore_result)
         if "shadow" in given:
             given["shadow"] = given["shadow"] or None

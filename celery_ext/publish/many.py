@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from celery_ext.delays import DelayChain, delay_of_level
 from celery_ext.publish.recipe import Call, Recipe, Target
 from celery_ext.publish.template import NoTemplate
-from celery_ext.publish.write import NOTHING, Etas, Own, Writer, body_json, is_in_utc, saferepr
+from celery_ext.publish.write import NOTHING, Etas, Own, Writer, body_json, headers_json, is_in_utc, saferepr
 from celery_ext.typing import SharedOptions
 from kombu_delayq.message import CHAIN_ID, DELAY_SECONDS, Became, Once, became, pages, stamp_text, text_to_json, us_of
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS, PutAhead
@@ -74,7 +74,8 @@ def send_many(
         on_outcomes: Called after each page, too, with what became of each call beside the id of the task that waits:
             ``added``, or with ``if_waiting`` also ``kept`` or ``replaced``.
         **options: Options of ``apply_async`` for all calls, such as ``queue``, ``priority``, ``expires`` or ``link``.
-            ``countdown``, ``eta`` or ``delay_level`` are for calls that have neither ``countdown`` nor ``eta``.
+            ``countdown``, ``eta`` or ``delay_level`` are for calls that have neither ``countdown`` nor ``eta``, and
+            ``limit`` for those without their own.
 
     Returns:
         Number of calls sent, those that were kept out among them.
@@ -84,6 +85,7 @@ def send_many(
             ``calls`` is no ``Call``; or the task does not take the arguments of a call.
         ValueError: There are both ``countdown`` and ``eta``.
         InvalidIfWaiting: ``if_waiting`` is no mode, or a call has neither a task id nor a key.
+        InvalidLimit: A ``limit`` is no key, or that of the task cannot be made of the arguments of a call.
         DelayTooLong: The transport option ``max_delay`` does not allow a delay.
         kombu.exceptions.OperationalError: The broker has not answered for as long as ``apply_async`` would try.
     """
@@ -286,6 +288,7 @@ class ManyMessages:
     """
 
     def __init__(self, target: Target, recipe: Recipe) -> None:
+        self._target = target
         has_signature = getattr(target.task, "typing", False)
         self._check_signature = getattr(target.task, "__header__", None) if has_signature else None
         self._expires = target.expires
@@ -304,15 +307,17 @@ class ManyMessages:
 
         Raises:
             TypeError: The task does not take the arguments.
+            InvalidLimit: As of ``Target.headers_of``.
             DelayTooLong: As of ``Writer.write``.
             kombu.exceptions.EncodeError: As of ``Writer.write``.
         """
-        args, kwargs, countdown, eta, task_id = call
+        args, kwargs, countdown, eta, task_id, _ = call
         if self._check_signature is not None:
             self._check_signature(*(args or ()), **(kwargs or {}))
         expires = self._expires if expires is None else expires
-        if self._plain is not None and expires is None and not (task_id or headers):
-            offer = self._plain.offer(args, kwargs, countdown, eta)
+        headers = self._target.headers_of(call, headers)
+        if self._plain is not None and expires is None and not task_id:
+            offer = self._plain.offer(args, kwargs, countdown, eta, headers)
             if offer is not None:
                 return offer
         return self._writer.write(
@@ -337,9 +342,10 @@ _PLACES = {
     "argsrepr": (4, "%s"),
     "kwargsrepr": (5, "%s"),
     "timestamp": (6, "%s"),
+    "headers": (7, "%s"),
 }
 #: What a plain call has in the other gaps.
-_FIXED = {"expires": "null", "expiration": "null", "parent_id": "null", "group_id": "null", "headers": ""}
+_FIXED = {"expires": "null", "expiration": "null", "parent_id": "null", "group_id": "null"}
 
 
 class _PlainCalls:
@@ -358,7 +364,7 @@ class _PlainCalls:
             self._write = template.orphan.writer(_FIXED, places)
         self._etas = Etas()
 
-    def offer(self, args: Any, kwargs: Any, countdown: Any, eta: Any = None) -> Offer | None:
+    def offer(self, args: Any, kwargs: Any, countdown: Any, eta: Any, headers: Any) -> Offer | None:
         """Makes a message as ``Writer.write`` does; None if that has to make it, or to refuse it."""
         write, max_bytes = self._write, self._amqp.argsrepr_maxsize
         if write is None or not (args is None or type(args) in (tuple, list)):
@@ -386,7 +392,8 @@ class _PlainCalls:
         argsrepr = text_to_json(saferepr(args, max_bytes, levels))
         kwargsrepr = text_to_json(saferepr(kwargs, self._amqp.kwargsrepr_maxsize, levels)) if kwargs else _NO_KWARGS
         task_id = self._draw()
-        row = body, task_id, self._draw(), shown, argsrepr, kwargsrepr, "" if due else stamp_text()
+        timestamp, more = "" if due else stamp_text(), headers_json(headers)
+        row = body, task_id, self._draw(), shown, argsrepr, kwargsrepr, timestamp, more
         return Offer(task_id, due, self._priority, write(row))
 
 

@@ -14,6 +14,7 @@ from kombu.log import get_logger
 from kombu.utils.json import dumps
 
 from celery_ext.delays import DelayChainTask, is_installed, sends_as_celery
+from celery_ext.limits import LIMIT_HEADER, add_key
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import (
     EXPIRES,
@@ -58,6 +59,7 @@ class Call(NamedTuple):
         countdown: Delay in s.
         eta: Due time, instead of ``countdown``; without a zone it is in UTC.
         task_id: Task id; by default a random one.
+        limit: The key of its limit; by default that of the task. Empty for none.
     """
 
     args: Sequence[Any] = ()
@@ -65,6 +67,7 @@ class Call(NamedTuple):
     countdown: float | None = None
     eta: datetime | str | None = None
     task_id: str | None = None
+    limit: str | None = None
 
 
 class Recipe(NamedTuple):
@@ -130,7 +133,12 @@ class Target:
         self._waits_in_redis = waits_in_redis(app)
         self.name: str = task if isinstance(task, str) else task.name
         self.task: Any = app.tasks.get(self.name)
-        self.options = options
+        self.options = {name: value for name, value in options.items() if name != "limit"}
+        self._declares_limit = getattr(self.task, "declared_limit", None) is not None
+        self._limit, headers = options.get("limit"), options.get("headers")
+        if isinstance(headers, Mapping) and LIMIT_HEADER in headers:  # else it would stand in the template
+            self._limit = headers[LIMIT_HEADER] if self._limit is None else self._limit
+            self.options["headers"] = {name: value for name, value in headers.items() if name != LIMIT_HEADER}
         self._apply_async: Callable[..., Any] = (
             partial(app.send_task, self.name) if self.task is None else self.task.apply_async
         )
@@ -161,9 +169,29 @@ class Target:
             return call
         return call._replace(task_id=id_of_call(self.task, self.name, self.mode, call.args or (), call.kwargs or {}))
 
+    def headers_of(self, call: Call, headers: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
+        """Returns the headers that only a call has, with the key of its limit.
+
+        Args:
+            call: The call.
+            headers: Its further headers.
+
+        Raises:
+            InvalidLimit: As of ``add_key``.
+        """
+        limit = self._limit if call.limit is None else call.limit
+        if limit is None and not self._declares_limit:
+            return headers
+        own: dict[str, Any] = {"headers": headers}
+        add_key(self.task, limit, call.args, call.kwargs, own)
+        with_key: Mapping[str, Any] | None = own["headers"]
+        return with_key
+
     def call(self, call: Call, **options: Any) -> Any:
         """Sends a call by ``apply_async``, with further options that only this call has. Returns its result."""
         own = {name: value for name, value in call._asdict().items() if value is not None}
+        if self._limit is not None:
+            own.setdefault("limit", self._limit)
         return self._apply_async(**own, **{**self.options, **options}, add_to_parent=False)
 
     def why_one_by_one(self) -> str | None:
@@ -196,6 +224,8 @@ class Target:
         """
         ignores = RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
         options = {**self.options, IF_WAITING: ADD} if self.mode is not None else self.options
+        if self._declares_limit:
+            options = {**options, "limit": ""}  # ``headers_of`` adds the key of each call
         own: dict[str, Any] = {"task_id": PLACEHOLDERS.task_id, "eta": PLACEHOLDERS.eta}
         if self.expires is not None:
             own["expires"] = EXPIRES

@@ -204,7 +204,7 @@ class Writer:
         body = body_json(self._serialize(args, kwargs), self._template)
         argsrepr = self._shown(own.argsrepr, args, self._amqp.argsrepr_maxsize)
         kwargsrepr = self._shown(own.kwargsrepr, kwargs, self._amqp.kwargsrepr_maxsize)
-        headers = f", {to_json(own.headers)[1:-1]}" if own.headers else ""
+        headers = headers_json(own.headers)
         root_id = text_to_json(own.root_id) if own.root_id else task_id_json
         parent_id = text_to_json(own.parent_id) if own.parent_id else "null"
         origin = text_to_json(own.origin) if own.origin else ""
@@ -285,6 +285,11 @@ class Writer:
         """Returns as JSON text what the call gives as the shown form of arguments, else Celery's."""
         text = saferepr(arguments, most, self._levels) if given is None else given
         return text_to_json(text) if isinstance(text, str) else to_json(text)
+
+
+def headers_json(headers: Any) -> str:
+    """Returns further headers as they stand in a message, behind its own; empty without any."""
+    return f", {to_json(headers)[1:-1]}" if headers else ""
 
 
 def body_json(raw: bytes, template: "Template") -> str:

@@ -116,7 +116,7 @@ PATCHES = (
     ),
     Patch(
         "`send_task`, the registry and the classes of tasks, of one app",
-        "They read delay chains and levels, `dead_letter_queue`, `if_waiting` and `waiting_key`.",
+        "They read delay chains and levels, `dead_letter_queue`, `if_waiting`, `waiting_key` and `limit`.",
         "celery_ext/delays/install.py",
         stays=True,
     ),

@@ -167,7 +167,7 @@ async def _ordered(
     task_id = wanted.id or attempt.task_id(number)
     if wanted.waiting_key is not None:
         task_id = new_id(wanted.waiting_key, task_id)
-    call = Call(wanted.args, wanted.kwargs, eta=_in_utc(eta), task_id=task_id)
+    call = Call(wanted.args, wanted.kwargs, eta=_in_utc(eta), task_id=task_id, limit=wanted.limit)
     return Item(recipe, call, expires, wanted.headers)
 
 

@@ -62,6 +62,15 @@ ChainText = Annotated[
         extra_json_schema={"pattern": _CHAIN},
     ),
 ]
+LimitKey = Annotated[
+    str,
+    Meta(
+        max_length=MAX_ID,
+        description="The name of a limit, and after a colon the values of its key",
+        examples=["account:7"],
+        extra_json_schema={"pattern": r"^([A-Za-z0-9_.-]{1,50}(:[\s\S]*)?)?$"},
+    ),
+]
 
 #: A text to search for.
 Sought = Annotated[str, Meta(min_length=1, max_length=500, pattern=_NOT_BLANK)]

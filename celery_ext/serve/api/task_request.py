@@ -10,11 +10,13 @@ from typing import Annotated, Any, ClassVar, get_type_hints
 from msgspec import Meta, field
 
 from celery_ext.delays import DelayChain
+from celery_ext.limits import read_key
 from celery_ext.serve.api.exchange import (
     ChainText,
     Countdown,
     Headers,
     Lifetime,
+    LimitKey,
     Moment,
     Priority,
     QueueName,
@@ -23,7 +25,7 @@ from celery_ext.serve.api.exchange import (
     TaskName,
     invalid_field,
 )
-from kombu_delayq.errors import InvalidDelayChain
+from kombu_delayq.errors import InvalidDelayChain, InvalidLimit
 from kombu_delayq.message import ADD, IF_WAITING, WITH_KEY, IfWaiting, modes_in_words
 
 #: Marks a field that goes to Celery as an option of ``apply_async`` with its name.
@@ -51,6 +53,7 @@ class TaskRequest(Strict):
             by the key, too, while it waits.
         if_waiting: What happens where a task of this ``waiting_key`` or ``id`` waits in the queue. But for ``add``,
             it needs one of both, and a token for all tasks.
+        limit: The key of its limit, such as ``account:7``; by default that of the task. Empty for none.
         headers: Further headers of the message, such as ``traceparent``.
     """
 
@@ -70,6 +73,7 @@ class TaskRequest(Strict):
     id: TaskId | None = None
     waiting_key: TaskId | None = None
     if_waiting: Annotated[_Mode | None, OPTION] = None
+    limit: LimitKey | None = None
     headers: Headers = field(default_factory=dict)
 
     def check(self) -> None:
@@ -84,6 +88,11 @@ class TaskRequest(Strict):
                 DelayChain.parse(self.delay_chain)
             except InvalidDelayChain as error:
                 raise invalid_field("$.delay_chain", str(error)) from None
+        if self.limit is not None:
+            try:
+                read_key(self.limit)
+            except InvalidLimit as error:
+                raise invalid_field("$.limit", str(error)) from None
 
     def options(self, task: Any) -> dict[str, Any]:
         """Returns the options of ``apply_async`` that the request gives.

@@ -67,6 +67,8 @@ ARGUMENTS: list[Any] = [
     tuple(range(1000)),
 ]
 QUEUES = [Queue("celery", Exchange("celery")), Queue("fast", Exchange("fast"), queue_arguments={"x-expires": 90_000})]
+#: What a task declares, of which any argument may make the key.
+LIMITED = {"limit": ("account", "b")}
 
 CASES = {
     "args and kwargs": Case(Call((1,), {"b": 2}, eta=ETA)),
@@ -108,6 +110,15 @@ CASES = {
     "ignore_result in place of the task's": Case(Call(eta=ETA), {"ignore_result": False}, {}, {"ignore_result": True}),
     "headers": Case(Call(eta=ETA), {"headers": {"x": [1, "%s"], "y": None}}),
     "headers like slots": Case(Call(eta=ETA), {"headers": {"x": "delayq-slot-id", "delayq-slot-headers": None}}),
+    "limit": Case(Call((1,), limit="account:ü,7%")),
+    "limit of all": Case(Call(eta=ETA), {"limit": "account:7", "headers": {"x": 1}}),
+    "limit of a call in place of that of all": Case(Call(eta=ETA, limit="account:7"), {"priority": 3}, {}, LIMITED),
+    "limit of the task": Case(Call(countdown=30), {}, {}, {"limit": "stripe"}),
+    "limit of the task's arguments": Case(
+        Call(kwargs={"b": 'O\'Brien "ü"'}, eta=ETA), {"headers": {"x": 1}}, {}, LIMITED
+    ),
+    "limit in the headers": Case(Call(eta=ETA), {"headers": {"delayq_limit": "a:b"}}, {}, LIMITED),
+    "no limit in place of the task's": Case(Call(eta=ETA, limit=""), {}, {}, LIMITED),
     "shadow": Case(Call(eta=ETA), {"shadow": "shown as"}),
     "link": Case(Call(eta=ETA), {"link": signature("bulk.next", (1,))}),
     "link_error": Case(Call(eta=ETA), {"link_error": [signature("bulk.next"), signature("bulk.other")]}),

@@ -44,6 +44,7 @@ def test_what_waits_is_asked_by_the_call_or_else_by_the_task_of_a_key() -> None:
         {"id": "a", "waiting_key": "b"},
         *({"if_waiting": mode} for mode in MODES if mode != ADD),
         {"delay_chain": "soon"},
+        {"limit": "ac count:7"},
     ],
 )
 def test_fields_that_do_not_go_together_are_refused(fields: dict[str, Any]) -> None:
