@@ -148,7 +148,8 @@ class _SendTask:
         tasks = tasks_of(self._app)
         mode = once.waiting_options(tasks, args, options, if_waiting, waiting_key)
         given = once.argument("args", args, options), once.argument("kwargs", args, options)
-        add_key(tasks.get(str(args[0] if args else options.get("name"))), limit, *given, options)
+        task = tasks.get(str(args[0] if args else options.get("name")))
+        add_key(getattr(task, "declared_limit", None), limit, *given, options)
         own: dict[str, Any] = {"delay_level": delay_level, "mode": mode, "left_to_celery": delayq_left_to_celery}
         is_later = self.on_commit and waits_for_commit(options)
         if is_later:

@@ -381,7 +381,9 @@ class DelayChainTask(_Task):
     ) -> Any:
         """Runs the task here, as ``celery.Task.apply`` does. A delay chain limits the retries; nothing waits."""
         as_sent = self.name, *args
-        add_key(self, limit, argument("args", as_sent, kwargs), argument("kwargs", as_sent, kwargs), kwargs)
+        add_key(
+            self.declared_limit, limit, argument("args", as_sent, kwargs), argument("kwargs", as_sent, kwargs), kwargs
+        )
         if delay_level is not None:
             delay_of_level(self.app, delay_level, kwargs)
         token = _eager_chain.set(None if delay_chain is None else DelayChain.parse(delay_chain))

@@ -105,12 +105,11 @@ def declared_limit(task: Any) -> LimitDeclaration | None:
 
 
 def _arguments_of(task: Any, names: Sequence[str]) -> list[_Argument]:
-    run = getattr_static(task, "run")
     try:
         parameters = list(signature(task.run).parameters.values())
     except (TypeError, ValueError) as error:
         raise InvalidLimit(f"limit of task {task.name} names arguments, but its function shows none: {error}") from None
-    if isinstance(task, type) and not isinstance(run, staticmethod):
+    if isinstance(task, type) and not isinstance(getattr_static(task, "run"), staticmethod):
         del parameters[:1]  # the task itself
     places = {
         each.name: at
@@ -154,14 +153,14 @@ def read_key(given: Any) -> str:
     return _bounded(f"{name}{colon}{_ESCAPE.sub(lambda found: found[0].upper(), escaped)}")
 
 
-def add_key(task: Any, given: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> None:
+def add_key(declared: LimitDeclaration | None, given: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> None:
     """Adds the key of a call to the headers in its options, which another mapping replaces then.
 
     The limit that the call gives goes before a key that is in the headers already, such as in those of a retry. That
-    goes before the declaration of the task, which is not read for a task that has run.
+    goes before the declaration of the task, which does not count for a task that has run.
 
     Args:
-        task: The task; None if the app does not know it.
+        declared: What the task declares; None if it does not, or is unknown.
         given: ``limit`` of the call; None for that of the task, empty for none.
         args: Its positional arguments, or None.
         kwargs: Its keyword arguments, or None.
@@ -171,7 +170,6 @@ def add_key(task: Any, given: Any, args: Any, kwargs: Any, options: dict[str, An
         InvalidLimit: As of ``read_key``, and of ``LimitDeclaration.key``.
     """
     if given is None:
-        declared: LimitDeclaration | None = getattr(task, "declared_limit", None)
         if declared is None or options.get("retries") or DEAD_LETTER in options:
             return
         headers = dict(options.get("headers") or ())

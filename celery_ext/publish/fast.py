@@ -102,7 +102,7 @@ class FastPublisher:
             check(*(args or ()), **(kwargs or {}))
         given = {**task._get_exec_options(), **options}
         if task.declared_limit is not None or "limit" in given:
-            add_key(task, given.pop("limit", None), args, kwargs, given)
+            add_key(task.declared_limit, given.pop("limit", None), args, kwargs, given)
         given.setdefault("ignore_result", task.ignore_result)
         if "shadow" in given:
             given["shadow"] = given["shadow"] or None

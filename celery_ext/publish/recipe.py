@@ -134,7 +134,7 @@ class Target:
         self.name: str = task if isinstance(task, str) else task.name
         self.task: Any = app.tasks.get(self.name)
         self.options = {name: value for name, value in options.items() if name != "limit"}
-        self._declares_limit = getattr(self.task, "declared_limit", None) is not None
+        self._declared_limit = getattr(self.task, "declared_limit", None)
         self._limit, headers = options.get("limit"), options.get("headers")
         if isinstance(headers, Mapping) and LIMIT_HEADER in headers:  # else it would stand in the template
             self._limit = headers[LIMIT_HEADER] if self._limit is None else self._limit
@@ -180,10 +180,10 @@ class Target:
             InvalidLimit: As of ``add_key``.
         """
         limit = self._limit if call.limit is None else call.limit
-        if limit is None and not self._declares_limit:
+        if limit is None and self._declared_limit is None:
             return headers
         own: dict[str, Any] = {"headers": headers}
-        add_key(self.task, limit, call.args, call.kwargs, own)
+        add_key(self._declared_limit, limit, call.args, call.kwargs, own)
         with_key: Mapping[str, Any] | None = own["headers"]
         return with_key
 
@@ -224,7 +224,7 @@ class Target:
         """
         ignores = RESULT_OF_UNKNOWN if self.task is None else self.task.ignore_result
         options = {**self.options, IF_WAITING: ADD} if self.mode is not None else self.options
-        if self._declares_limit:
+        if self._declared_limit is not None:
             options = {**options, "limit": ""}  # ``headers_of`` adds the key of each call
         own: dict[str, Any] = {"task_id": PLACEHOLDERS.task_id, "eta": PLACEHOLDERS.eta}
         if self.expires is not None:

@@ -9,8 +9,9 @@ from celery.app.utils import find_app
 from kombu.common import Broadcast
 
 from celery_ext.delays import DelayLevels
+from celery_ext.limits import LimitDeclaration, declared_limit
 from celery_ext.spark.errors import InvalidSparkOption
-from kombu_delayq.errors import InvalidDelayLevel, quoted
+from kombu_delayq.errors import InvalidDelayLevel, InvalidLimit, quoted
 
 #: Names of the settings.
 SETTINGS = (
@@ -33,6 +34,7 @@ class AppSettings:
         transport_options: Transport options of this broker.
         tls: Value of the app's ``broker_use_ssl``.
         levels: Table of the app's delay levels, or None.
+        limits: What tasks declare of their limits, by name of the task.
     """
 
     conf: dict[str, Any] = field(default_factory=dict)
@@ -41,6 +43,7 @@ class AppSettings:
     transport_options: dict[str, Any] = field(default_factory=dict)
     tls: Any = None
     levels: str | None = None
+    limits: dict[str, LimitDeclaration] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str | None) -> "AppSettings":
@@ -50,8 +53,8 @@ class AppSettings:
             name: As for ``celery -A``; None for no app.
 
         Raises:
-            InvalidSparkOption: There is no such app, it has settings that executors cannot get, or its setting
-                ``delayq_levels`` is not a table of delay levels.
+            InvalidSparkOption: There is no such app, it has settings that executors cannot get, its setting
+                ``delayq_levels`` is not a table of delay levels, or a task has a wrong ``limit``.
         """
         if name is None:
             return cls()
@@ -69,11 +72,12 @@ class AppSettings:
             dict(app.conf.broker_transport_options or {}),
             app.conf.broker_use_ssl or None,
             _levels_of(app),
+            _limits_of(app),
         )
 
     def without_broker(self) -> "AppSettings":
         """Returns these settings without those of the broker, which may have passwords."""
-        return AppSettings(self.conf, self.tasks, levels=self.levels)
+        return AppSettings(self.conf, self.tasks, levels=self.levels, limits=self.limits)
 
     def make_app(self) -> Celery:
         """Returns an app that makes the same messages and has a broker in memory."""
@@ -101,6 +105,14 @@ def _levels_of(app: Celery) -> str | None:
         return str(DelayLevels.parse(levels)) if levels else None
     except InvalidDelayLevel as error:
         raise InvalidSparkOption(f"the app's setting delayq_levels: {error}") from None
+
+
+def _limits_of(app: Celery) -> dict[str, LimitDeclaration]:
+    try:
+        declared = {name: declared_limit(task) for name, task in app.tasks.items()}
+    except InvalidLimit as error:
+        raise InvalidSparkOption(f"the app has a wrong task: {error}") from None
+    return {name: limit for name, limit in declared.items() if limit is not None}
 
 
 def _options_of(task: Any) -> dict[str, Any]:

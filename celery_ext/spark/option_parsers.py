@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from celery_ext.delays import DelayChain, DelayLevels, durations
+from celery_ext.limits import read_key
 
 #: Headers that Celery itself writes.
 _OF_CELERY = frozenset(
@@ -135,6 +136,11 @@ def check_headers(found: object) -> dict[str, Any]:
 def chain_text(given: str) -> str:
     """Returns a delay chain as text."""
     return DelayChain.parse(given).text
+
+
+def limit_key(given: str) -> str:
+    """Returns the key of a limit, or an empty text."""
+    return read_key(given)
 
 
 def level_table(given: str) -> str:

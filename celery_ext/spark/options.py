@@ -15,6 +15,7 @@ from celery_ext.spark.option_parsers import (
     further_headers,
     json_object,
     level_table,
+    limit_key,
     moment,
     names,
     rate,
@@ -168,6 +169,9 @@ class WriteOptions(BrokerOptions):
     )
     delay_chain: str | None = _option(
         None, chain_text, "", "Retry schedule, such as `4m,10m,1h`, in place of that of the task."
+    )
+    limit: str | None = _option(
+        None, limit_key, "", "Key of the limit, such as `account:7`, in place of that of the task; empty for none."
     )
     expires: float | datetime | None = _option(
         None,

@@ -47,6 +47,10 @@ class Arguments:
             raw = (compression.compress(body, compressed_by)[0] for body in raw)
         return [f'"{b2a_base64(body, newline=False).decode()}"' for body in raw]
 
+    def pairs(self) -> Iterator[tuple[Any, Any]]:
+        """Returns positional and keyword arguments of each row."""
+        return zip(self._args or repeat(None, self._count), self._kwargs_of_rows(), strict=False)
+
     def args_repr(self) -> Iterable[str]:
         """Returns ``argsrepr`` of each row, as JSON text."""
         if self._args is None:
@@ -75,9 +79,9 @@ class Arguments:
         if serializer == "json":
             with suppress(RecursionError):
                 return self._as_json()
-        rows = zip(self._args or repeat(None, self._count), self._kwargs_of_rows(), strict=False)
         return [
-            self._serialize(row, (tuple(args or ()), kwargs), serializer) for row, (args, kwargs) in enumerate(rows)
+            self._serialize(row, (tuple(args or ()), kwargs), serializer)
+            for row, (args, kwargs) in enumerate(self.pairs())
         ]
 
     def _serialize(self, row: int, arguments: tuple[Any, ...], serializer: str) -> bytes:

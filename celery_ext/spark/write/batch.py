@@ -179,7 +179,7 @@ class _Batch:
             parent_id=self._fields.json("parent_id"),
             argsrepr=arguments.args_repr(),
             kwargsrepr=arguments.kwargs_repr(),
-            headers=self._fields.headers(),
+            headers=self._fields.headers(self._job.templates.limits, arguments.pairs),
             delivery_tag=task_ids.tags_of(self._digests, self._job.salt),
             timestamp=self._timestamps(),
         )

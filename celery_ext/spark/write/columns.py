@@ -37,6 +37,7 @@ RESERVED: dict[str, tuple[Check, str]] = {
     "countdown": (_any(*_NUMBERS), "number of seconds"),
     "delay_level": (_any(*_WHOLE), "whole number"),
     "delay_chain": (_TEXT, "string, such as 4m,10m,1h"),
+    "limit": (_TEXT, "string, such as account:7"),
     "expires": (_any(*_TIMES, *_NUMBERS), "timestamp, or number of seconds"),
     "queue": (_TEXT, "string"),
     "priority": (_any(*_WHOLE), "whole number"),

@@ -2,15 +2,17 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+from celery_ext.limits import LimitDeclaration, add_key
+from celery_ext.publish import headers_json
 from celery_ext.spark import task_ids
-from celery_ext.spark.option_parsers import chain_text, check_headers
+from celery_ext.spark.option_parsers import chain_text, check_headers, limit_key
 from celery_ext.spark.options import PRIORITIES, WriteOptions
-from kombu_delayq.message import to_json
+from kombu_delayq.errors import InvalidLimit
 
 if TYPE_CHECKING:
     from celery_ext.spark.write.values import BatchRows
@@ -45,13 +47,47 @@ class TaskFields:
         """Returns a column as JSON texts; ``null`` for each row where it is missing."""
         return self._values[name].json if name in self._values else repeat("null")
 
-    def headers(self) -> Iterable[str]:
-        """Returns further headers of each row, as the JSON text that follows Celery's own headers."""
-        default = _headers(self._options.headers or {})
+    def headers(
+        self, limits: Mapping[str, LimitDeclaration], arguments: Callable[[], Iterable[tuple[Any, Any]]]
+    ) -> Iterable[str]:
+        """Returns further headers of each row with its key, as the JSON text that follows Celery's own headers.
+
+        Args:
+            limits: What tasks declare of their limits, by name of the task.
+            arguments: Returns positional and keyword arguments of each row.
+        """
+        has_limit = not self.is_constant("limit") or self._options.limit is not None
+        has_limit = has_limit or not limits.keys().isdisjoint(self.tasks)
+        if not has_limit and "headers" not in self._values:
+            return repeat(headers_json(self._options.headers))
+        given = self._headers()
+        if not has_limit:
+            return map(headers_json, given)
+        return list(map(headers_json, self._with_keys(given, limits, arguments())))
+
+    def _headers(self) -> list[Any]:
+        default = self._options.headers
         if "headers" not in self._values:
-            return repeat(default)
+            return [default] * self._count
         parsed = self.rows.parse("headers", self._values["headers"].python, _headers)
-        return [default if text is None else text for text in parsed]
+        return [default if headers is None else headers for headers in parsed]
+
+    def _with_keys(
+        self,
+        headers: Iterable[Any],
+        limits: Mapping[str, LimitDeclaration],
+        arguments: Iterable[tuple[Any, Any]],
+    ) -> Iterator[Any]:
+        for row, (own, task, limit, given) in enumerate(
+            zip(headers, self.tasks, self.of("limit"), arguments, strict=True)
+        ):
+            options = {"headers": own}
+            if row not in self.cancels:
+                try:
+                    add_key(limits.get(task or ""), limit, *given, options)
+                except InvalidLimit as error:
+                    self.rows.add_error(row, given, error)
+            yield options["headers"]
 
     @cached_property
     def tasks(self) -> list[str | None]:
@@ -154,9 +190,8 @@ def _time_limit(given: float) -> float:
     return given
 
 
-def _headers(given: Any) -> str:
-    headers = check_headers(json.loads(given) if isinstance(given, str) else given)
-    return f", {to_json(headers)[1:-1]}" if headers else ""
+def _headers(given: Any) -> dict[str, Any]:
+    return check_headers(json.loads(given) if isinstance(given, str) else given)
 
 
 _PARSERS: dict[str, Callable[[Any], Any]] = {
@@ -167,4 +202,5 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "soft_time_limit": _time_limit,
     "ignore_result": bool,
     "delay_chain": chain_text,
+    "limit": limit_key,
 }

@@ -53,10 +53,12 @@ class Templates:
 
     Attributes:
         repr_levels: Depth to which Celery shows arguments.
+        limits: What tasks declare of their limits, by name of the task.
     """
 
     def __init__(self, settings: "AppSettings") -> None:
         self.repr_levels = int(settings.conf.get("task_repr_maxlevels", 3) or 0)
+        self.limits = settings.limits
         self._settings = settings
         self._app = settings.make_app()
         self._made: dict[TemplateKey, Template] = {}

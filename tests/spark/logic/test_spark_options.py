@@ -64,6 +64,7 @@ VALUES: dict[tuple[type, str], tuple[dict[str, Any], list[str]]] = {
     (WriteOptions, "delay_level"): numbers(0, 2**53),
     (WriteOptions, "delayq_levels"): ({"1s 5m": "1s 5m", "1s,2s": "1s,2s"}, ["", "x", "1 2", "5m 1"]),
     (WriteOptions, "delay_chain"): ({"4m,10m": "4m,10m", "1s*3": "1s*3"}, ["", "x", "4m,,x"]),
+    (WriteOptions, "limit"): ({"account:7": "account:7", "a:b c": "a:b%20c", "": ""}, ["ü", ":7", "a b"]),
     (WriteOptions, "expires"): ({**DURATIONS, **TIMES}, [*NO_DURATIONS, "2030-13-01"]),
     (WriteOptions, "ignore_result"): (SWITCHES, NO_SWITCHES),
     (WriteOptions, "headers"): (OBJECTS, [*NO_OBJECTS, '{"id": 1}', '{"a": 1, "eta": null}']),

@@ -110,6 +110,10 @@ CASES = {
     "headers in a struct": Case({"headers": {"x": 1, "y": None}}, {"headers": struct(x=1, y=None)}),
     "headers as JSON": Case({"headers": {"x": {"y": [1]}}}, {"headers": ['{"x": {"y": [1]}}']}),
     "headers as an option": Case({"headers": {"x": [1, "ü"]}}, {}, {"headers": '{"x": [1, "ü"]}'}),
+    "limit": Case({"headers": {"delayq_limit": "account:a%20b"}}, {"limit": ["account:a b"]}),
+    "limit as an option": Case(
+        {"headers": {"x": 1, "delayq_limit": "a:7"}}, {"headers": ['{"x": 1}']}, {"limit": "a:7"}
+    ),
     "headers without any": Case({"headers": {}}, {"headers": ["{}"]}),
     "root_id": Case({"root_id": "r\"'%"}, {"root_id": ["r\"'%"]}),
     "root_id NULL": Case({}, {"root_id": pa.array([None], pa.string())}),

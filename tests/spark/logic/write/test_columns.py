@@ -53,7 +53,9 @@ TYPES = [*OBJECTS, *NUMBERS, *TIMES, ArrayType(WHOLE), DateType(), BooleanType()
 
 #: The types that each reserved column may have.
 GOOD: dict[str, list[DataType]] = {
-    **dict.fromkeys(("op", "task", "task_id", "queue", "root_id", "parent_id", "group_id", "delay_chain"), TEXTS),
+    **dict.fromkeys(
+        ("op", "task", "task_id", "queue", "root_id", "parent_id", "group_id", "delay_chain", "limit"), TEXTS
+    ),
     "args": [*TEXTS, ArrayType(WHOLE), ArrayType(TEXT)],
     **dict.fromkeys(("kwargs", "headers"), OBJECTS),
     "eta": TIMES,
