@@ -288,7 +288,7 @@ class ManyMessages:
     """
 
     def __init__(self, target: Target, recipe: Recipe) -> None:
-        self._target = target
+        self._target, self._has_limit = target, target.has_limit
         has_signature = getattr(target.task, "typing", False)
         self._check_signature = getattr(target.task, "__header__", None) if has_signature else None
         self._expires = target.expires
@@ -311,11 +311,12 @@ class ManyMessages:
             DelayTooLong: As of ``Writer.write``.
             kombu.exceptions.EncodeError: As of ``Writer.write``.
         """
-        args, kwargs, countdown, eta, task_id, _ = call
+        args, kwargs, countdown, eta, task_id, limit = call
         if self._check_signature is not None:
             self._check_signature(*(args or ()), **(kwargs or {}))
         expires = self._expires if expires is None else expires
-        headers = self._target.headers_of(call, headers)
+        if self._has_limit or limit is not None:
+            headers = self._target.headers_of(call, headers)
         if self._plain is not None and expires is None and not task_id:
             offer = self._plain.offer(args, kwargs, countdown, eta, headers)
             if offer is not None:
@@ -392,8 +393,8 @@ class _PlainCalls:
         argsrepr = text_to_json(saferepr(args, max_bytes, levels))
         kwargsrepr = text_to_json(saferepr(kwargs, self._amqp.kwargsrepr_maxsize, levels)) if kwargs else _NO_KWARGS
         task_id = self._draw()
-        timestamp, more = "" if due else stamp_text(), headers_json(headers)
-        row = body, task_id, self._draw(), shown, argsrepr, kwargsrepr, timestamp, more
+        more = headers_json(headers) if headers else ""
+        row = body, task_id, self._draw(), shown, argsrepr, kwargsrepr, "" if due else stamp_text(), more
         return Offer(task_id, due, self._priority, write(row))
 
 

@@ -144,6 +144,11 @@ class Target:
         )
 
     @property
+    def has_limit(self) -> bool:
+        """Whether calls without a limit of their own may have a key."""
+        return self._limit is not None or self._declared_limit is not None
+
+    @property
     def expires(self) -> Any:
         """Expiry of every message, in a form that Celery takes; None if the messages do not expire."""
         if "expires" in self.options:
@@ -180,8 +185,6 @@ class Target:
             InvalidLimit: As of ``add_key``.
         """
         limit = self._limit if call.limit is None else call.limit
-        if limit is None and self._declared_limit is None:
-            return headers
         own: dict[str, Any] = {"headers": headers}
         add_key(self._declared_limit, limit, call.args, call.kwargs, own)
         with_key: Mapping[str, Any] | None = own["headers"]
