@@ -39,12 +39,19 @@ def notify(self: Task, order: int) -> None:
     raise self.retry(countdown=3)
 
 
+@app.task(**TaskOptions(limit=("account", "order")))
+def export(order: int) -> None: ...
+
+
 wrong: TaskOptions = {"delay_chian": "4m"}  # error: Extra key "delay_chian"
 never = TaskOptions(dead_letter_on="sometimes")  # error: Incompatible types
 number = TaskOptions(delay_chain=240)  # error: Incompatible types
 
 sent: AsyncResult[object] = remind.apply_async((1,), delay_level=2, queue="mail", priority=3)
 remind.apply_async([1], {"a": 2}, eta=datetime.now(timezone.utc), delay_chain=DelayChain.parse("4m"))
+export.apply_async((1,), limit="account:7")
+send_many(app, export, [Call((1,), limit="account:7")], limit="")
+export.apply_async((1,), limit=7)  # error: incompatible type "int"
 remind.apply_async((1,), delay_chain=4)  # error: incompatible type "int"
 remind.apply_async((1,), delay_levle=2)  # error: Unexpected keyword argument "delay_levle"
 notify.apply_async((1,), countdown="3")  # error: incompatible type "str"
