@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from celery_ext.dead_letters import DeadLetter, DeadLetters
     from celery_ext.delays import DelayChain, DelayLevels, delay_chain_exhausted
     from celery_ext.publish import Call, ShardRouter, aclose, asend, asend_many, send_many
+    from celery_ext.stopping import TaskCancelled, cancelled, check_cancelled
     from celery_ext.waiting import DelayedTask
     from celery_ext.waiting.control import cancel, get, reschedule, run_now
     from celery_ext.waiting.select import Selected, browse, count, select
@@ -21,11 +22,14 @@ __all__ = [
     "DelayedTask",
     "Selected",
     "ShardRouter",
+    "TaskCancelled",
     "aclose",
     "asend",
     "asend_many",
     "browse",
     "cancel",
+    "cancelled",
+    "check_cancelled",
     "count",
     "delay_chain_exhausted",
     "get",
@@ -44,6 +48,8 @@ _MODULES = {
     "browse": "celery_ext.waiting.select",
     "Call": "celery_ext.publish",
     "cancel": "celery_ext.waiting.control",
+    "cancelled": "celery_ext.stopping",
+    "check_cancelled": "celery_ext.stopping",
     "count": "celery_ext.waiting.select",
     "DeadLetter": "celery_ext.dead_letters",
     "DeadLetters": "celery_ext.dead_letters",
@@ -59,6 +65,7 @@ _MODULES = {
     "Selected": "celery_ext.waiting.select",
     "send_many": "celery_ext.publish",
     "ShardRouter": "celery_ext.publish",
+    "TaskCancelled": "celery_ext.stopping",
 }
 
 

@@ -1,7 +1,7 @@
 """Finds tasks that do not wait among the dead letters."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 from celery_ext.dead_letters.letters import DeadLetter, latest
@@ -20,10 +20,12 @@ class Elsewhere:
         more: Names of queues of dead letters, beside those that Redis knows.
 
     Attributes:
-        outcome: What became of a task that is found.
+        state: What a task is that is found.
+        outcome: What became of a task that was to be cancelled: a cancel leaves it where it is.
         template: The page of such a task.
     """
 
+    state = "dead_letter"
     outcome: Literal["dead_letter"] = "dead_letter"
     template = "letter.html"
 
@@ -37,6 +39,10 @@ class Elsewhere:
         wanted = {*ids}
         found = (letter for letter in self._letters(store, ids) if letter.id in wanted)
         return {letter.id: _sighting(letter) for letter in found if only is None or only(letter.task.message)}
+
+    def cancel(self, store: DelayStore, ids: Sequence[str], only: Only | None = None) -> Collection[str]:
+        """Returns the ids of the tasks that are there, and changes nothing."""
+        return self.find(store, ids, only)
 
     def _letters(self, store: DelayStore, ids: Sequence[str]) -> Iterable[DeadLetter]:
         """Returns the latest letters, of few ids these at least."""

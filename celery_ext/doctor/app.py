@@ -11,6 +11,7 @@ from kombu.connection import Connection
 from kombu.utils.imports import symbol_by_name
 from kombu.utils.url import maybe_sanitize_url
 
+from celery_ext import stopping
 from celery_ext.connection import TRANSPORT, bypasses, stock_transport
 from celery_ext.dead_letters import burying
 from celery_ext.delays import idle_chains, in_words, on_commit, own_tasks, unread
@@ -40,7 +41,7 @@ _READ_THE_URL = {
     "apache-airflow-providers-celery": "set broker_transport in Airflow's extra_celery_config, and leave its URL",
 }
 #: Settings of an app that kombu-delayq has added.
-SETTINGS = ("delayq_levels", "delayq_patch_celery", burying.SETTING, on_commit.SETTING)
+SETTINGS = ("delayq_levels", "delayq_patch_celery", burying.SETTING, on_commit.SETTING, stopping.SETTING)
 #: Settings of Django, which no app reads.
 _OF_DJANGO = ("DELAYQ_APP", "DELAYQ_SERVE")
 _TRAPS = "reference/servers.md#traps"

@@ -21,8 +21,17 @@ if TYPE_CHECKING:
 #: will; a step that runs now is the last), ``rescheduled``, ``transferred`` (it is in its queue now), ``not_delayed``
 #: (it does not wait: it is unknown, was transferred before, or has run), ``unreadable`` (its message cannot be
 #: rewritten, so it stays as it is), ``dead_letter`` (it has failed for good, and a replay would run all steps of its
-#: chain; only a cancel looks for these).
-Outcome = Literal["cancelled", "chain_ended", "rescheduled", "transferred", "not_delayed", "unreadable", "dead_letter"]
+#: chain; only a cancel looks for these), ``asked_to_stop`` (it runs, and asks ``cancelled``).
+Outcome = Literal[
+    "cancelled",
+    "chain_ended",
+    "asked_to_stop",
+    "rescheduled",
+    "transferred",
+    "not_delayed",
+    "unreadable",
+    "dead_letter",
+]
 
 #: How many ids go into one call, so that Redis stays responsive.
 IDS_A_CALL = 200

@@ -47,8 +47,9 @@ def cancel(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Outcome | 
         - ``chain_ended``: the task did not wait, but Redis knows its delay chain. If a step runs now, it is the last.
         - ``dead_letter``: the task did not wait, but is among the latest 2,000 dead letters of a queue, where it stays.
           ``DeadLetters.drop`` removes it; a replay begins its chain anew.
-        - ``not_delayed``: the task did not wait. It runs, has run, or was never sent. Redis may also be unable to
-          search its queue; that is logged.
+        - ``asked_to_stop``: the task runs, and was told that it is to stop: it asks ``celery_ext.cancelled``.
+        - ``not_delayed``: the task did not wait. It runs without asking, has run, or was never sent. Redis may also be
+          unable to search its queue; that is logged.
 
     Raises:
         AnswerLost: The connection was lost before Redis answered. Some of the tasks may be cancelled.

@@ -1,6 +1,6 @@
 """Tasks that do not wait, but are where a feature looks: in its module ``elsewhere``."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from celery_ext.features import modules_of
@@ -28,10 +28,12 @@ class Elsewhere(Protocol):
     """Looks for tasks in one place, for one command.
 
     Attributes:
-        outcome: What became of the tasks that are there.
+        state: What the tasks are that are there, such as ``dead_letter``.
+        outcome: What became of those that were to be cancelled.
         template: The page of such a task, which knows its ``queue``.
     """
 
+    state: str
     outcome: Outcome
     template: str
 
@@ -43,6 +45,9 @@ class Elsewhere(Protocol):
             ids: Task ids.
             only: Says which of the messages of an id are meant; None for all.
         """
+
+    def cancel(self, store: "DelayStore", ids: Sequence[str], only: Only | None = None) -> Collection[str]:
+        """Does what a cancel does to tasks that are there. Returns their ids; the arguments are as of ``find``."""
 
 
 def places(more: Iterable[str] = ()) -> list[Elsewhere]:

@@ -45,7 +45,7 @@ def cancel(
         app: The app whose result backend knows the tasks; None to announce nothing.
         dispatcher: Returns the event dispatcher of the worker that cancels; if it returns None, no event is sent.
         only: Says which of the messages of an id are meant; None for all, and for chains of which no step waits.
-        places: Where to look for tasks that do not wait.
+        places: Where tasks may be that do not wait.
 
     Yields:
         What became of each id, after it is announced.
@@ -65,7 +65,7 @@ def cancel(
                     removed.extend(by_id.cancel_only(store, part, only))
                 others = [cancelled.id for cancelled in removed if not cancelled.messages]
                 for place in places if others else ():
-                    found = place.find(store, others, only)
+                    found = place.cancel(store, others, only)
                     removed = [one._replace(elsewhere=place.outcome) if one.id in found else one for one in removed]
         except Exception as error:
             failure = error  # messages that were removed before the error have to be announced

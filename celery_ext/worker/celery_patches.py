@@ -25,6 +25,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from celery_ext.connection import channel_of_consumer, open_store, wrong_keys
+from celery_ext.stopping import watch_shutdown
 from celery_ext.worker.plain import Ack, plain
 from celery_ext.worker.remote_control import extended_commands
 from celery_ext.worker.task_threads import TaskThreads
@@ -115,6 +116,12 @@ PATCHES = (
         stays=True,
     ),
     Patch(
+        "`wait_for_soft_shutdown` of the worker",
+        "Celery tells no task that its soft shutdown begins. Ours notes when tasks that ask `cancelled` are to stop.",
+        "celery_ext/stopping/shutdown.py",
+        stays=True,
+    ),
+    Patch(
         "`send_task`, the registry and the classes of tasks, of one app",
         "They read delay chains and levels, `dead_letter_queue`, `if_waiting`, `waiting_key` and `limit`.",
         "celery_ext/delays/install.py",
@@ -147,6 +154,7 @@ def patch_worker(worker: Any) -> None:
     found = symbol_by_name(given)
     if not issubclass(found, CarefulConsumer):
         _applied.callback(setattr, worker, "consumer_cls", given)
+        _applied.callback(watch_shutdown(worker))
         worker.consumer_cls = type(found.__name__, (mixin, found), {"__module__": found.__module__})
     if is_lean:
         _read_json_quickly()

@@ -1,6 +1,7 @@
 """Extends Celery's remote-control commands to the tasks that wait in Redis.
 
-``revoke`` and ``terminate`` also remove the waiting messages of their tasks and end their delay chains; ``scheduled``
+``revoke`` and ``terminate`` also remove the waiting messages of their tasks and end their delay chains, and ask running
+tasks to stop that the pool cannot end; ``scheduled``
 and ``query_task`` also report waiting tasks; ``stats`` also reports the versions and options that ``delayq doctor``
 compares. Each command first runs Celery's own command, and replies in its shape. ``revoke_by_stamped_headers`` is not
 extended, because messages cannot be found by their headers. A waiting task with such a stamp is discarded when it is
@@ -23,6 +24,7 @@ from redis.exceptions import RedisError
 
 from celery_ext.connection import channel_of_consumer, store_of_consumer
 from celery_ext.facts import FIELD, facts_of
+from celery_ext.stopping import Elsewhere as RunningTasks
 from celery_ext.waiting import DelayedTask, by_id, revoke
 
 if TYPE_CHECKING:
@@ -70,31 +72,47 @@ def extended_commands() -> dict[str, ExtendedCommand]:
     return extended
 
 
-def _revoke(original: Callable[..., Any], state: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
+def _revoke(
+    original: Callable[..., Any], state: Any, task_id: Any, terminate: bool = False, *args: Any, **kwargs: Any
+) -> Any:
     # Celery's part comes first: from then on a consumer discards a message that is transferred just now.
-    reply = original(state, task_id, *args, **kwargs)
-    _cancel(state, _valid_ids(task_id))
+    reply = _or_refused(partial(original, state, task_id, terminate, *args, **kwargs))
+    _cancel(state, _valid_ids(task_id), stops=bool(terminate))
     return reply
 
 
 def _terminate(original: Callable[..., Any], state: Any, signal: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
-    reply = original(state, signal, task_id, *args, **kwargs)
-    _cancel(state, _valid_ids(task_id))
+    reply = _or_refused(partial(original, state, signal, task_id, *args, **kwargs))
+    _cancel(state, _valid_ids(task_id), stops=True)
     return reply
 
 
-def _cancel(state: Any, ids: list[str]) -> None:
+def _or_refused(celerys: Callable[[], Any]) -> Any:
+    """Returns the reply of Celery's command, also where its pool cannot end a task that runs."""
+    try:
+        return celerys()
+    except NotImplementedError:
+        return {"ok": "terminate: this pool ends no running task; one that asks cancelled() is told to stop"}
+
+
+def _cancel(state: Any, ids: list[str], *, stops: bool) -> None:
     if store_of_consumer(state.consumer) is not None:
-        _run_slice(state, _cancel_each(state, ids), FIRST_SLICE_S)
+        _run_slice(state, _cancel_each(state, ids, stops=stops), FIRST_SLICE_S)
 
 
-def _cancel_each(state: Any, ids: list[str]) -> Iterator[None]:
-    """Removes the waiting messages of some ids. Pauses after each id, so that the worker can do other work."""
+def _cancel_each(state: Any, ids: list[str], *, stops: bool) -> Iterator[None]:
+    """Removes the waiting messages of some ids, and asks those that run to stop, if ``stops``.
+
+    Pauses after each id, so that the worker can do other work.
+    """
     done = 0
     try:
         dispatcher = partial(getattr, state.consumer, "event_dispatcher")
-        for cancelled in revoke.cancel(partial(_open_store, state), ids, state.app, dispatcher):
+        places = [RunningTasks()] if stops else []
+        for cancelled in revoke.cancel(partial(_open_store, state), ids, state.app, dispatcher, places=places):
             done += 1
+            if cancelled.elsewhere:
+                logger.info("Asking revoked task to stop: %s", cancelled.id)
             if cancelled.outcome == "chain_ended":
                 logger.info("Ending the delay chain of revoked task: %s", cancelled.id)
             for task in map(DelayedTask, cancelled.messages):

@@ -53,6 +53,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 WORDS: Mapping[Outcome | BulkOutcome, str] = {
     "cancelled": "cancelled",
     "chain_ended": "not waiting, but the delay chain takes no further step",
+    "asked_to_stop": "running, and asked to stop",
     "rescheduled": "rescheduled",
     "transferred": "sent to be run",
     "not_delayed": "not waiting",
@@ -120,8 +121,9 @@ def cancel(broker: CliBroker, asked: Asked) -> None:
     """Cancel waiting tasks, by id in any queue, or all that the options select.
 
     A cancelled task will never run. If a step of a delay chain runs just now and the task is named by its id, the chain
-    ends with this step. With `celery -A app delayq cancel` the results become REVOKED; without an app they stay as they
-    are. `-` reads the ids from the standard input, one a line.
+    ends with this step. A running task that asks `celery_ext.cancelled()` is asked to stop. With `celery -A app delayq
+    cancel` the results become REVOKED; without an app they stay as they are. `-` reads the ids from the standard input,
+    one a line.
 
     With options it counts the tasks first, and asks. Tasks that come meanwhile stay. It may be stopped with Ctrl-C, and
     called again.

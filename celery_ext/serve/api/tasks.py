@@ -55,12 +55,13 @@ class Outcome(Answer):
     Attributes:
         id: Task id.
         outcome: ``cancelled`` (it will never run), ``chain_ended`` (a step that runs now is the last),
-            ``rescheduled``, ``transferred`` (it is in its queue now).
+            ``asked_to_stop`` (it runs, and asks ``cancelled``), ``rescheduled``, ``transferred`` (it is in its queue
+            now).
         due: With ``rescheduled``: when it is due.
     """
 
     id: str
-    outcome: Literal["cancelled", "chain_ended", "rescheduled", "transferred"]
+    outcome: Literal["cancelled", "chain_ended", "asked_to_stop", "rescheduled", "transferred"]
     due: Iso | UnsetType = UNSET
 
 
@@ -271,7 +272,7 @@ def reschedule_task(request: Request, body: DueRequest) -> Outcome:
 
 @endpoint("DELETE", _ONE, Action.CANCEL)
 def cancel_task(request: Request) -> Outcome:
-    """Cancel a task, and end its delay chain."""
+    """Cancel a task, and end its delay chain; or ask it to stop, if it runs and asks ``cancelled``."""
     if not _found(request, Action.CANCEL) and not caller_of(request).unlimited:
         raise _not_waiting(request)  # a chain whose step runs now belongs to nobody knows which queue
     return _done(request, BulkAction("cancel"))
@@ -284,8 +285,8 @@ def _not_waiting(request: Request) -> Problem:
     if not (place and sighting):
         detail = "no task with this id waits: it runs, has run, or was never sent"
         return Problem(404, detail, "not-delayed", id=task_id, outcome="not_delayed")
-    kind = place.outcome.replace("_", "-")
-    return Problem(404, sighting.advice, kind, id=task_id, outcome=place.outcome, queue=sighting.queue)
+    found: dict[str, Any] = {"queue": sighting.queue} if sighting.queue else {}
+    return Problem(404, sighting.advice, place.state.replace("_", "-"), id=task_id, outcome=place.state, **found)
 
 
 def _found(request: Request, action: Action) -> list[DelayedTask]:

@@ -39,6 +39,7 @@ _TICKED = {
     "cancelled": PageNote("ok", "{} cancelled: they will never run."),
     "rescheduled": PageNote("ok", "{} rescheduled."),
     "chain_ended": PageNote("ok", "{} did not wait just now. Their delay chains have ended."),
+    "asked_to_stop": PageNote("ok", "{} run, and were asked to stop."),
     "dead_letter": PageNote("warn", "{} failed for good, and stay as dead letters."),
     "not_delayed": PageNote("warn", "{} did not wait any more, or are none of yours."),
     "unreadable": PageNote("bad", "{} cannot be rewritten, and stay as they are."),

@@ -24,6 +24,7 @@ DONE = {
     "chain_ended": PageNote(
         "ok", "It did not wait just now. Its delay chain has ended: a step that runs now is the last."
     ),
+    "asked_to_stop": PageNote("ok", "It runs, and was asked to stop: it does so at its next look."),
     "dead_letter": PageNote("warn", "Nothing changed: it has failed for good, and is a dead letter."),
     "not_delayed": PageNote("warn", "Nothing changed: it does not wait any more."),
     "unreadable": PageNote("bad", "Nothing changed: its message cannot be rewritten."),

@@ -73,6 +73,40 @@ def busy(self: Any, seconds: float, value: Any = None) -> Any:
     return value
 
 
+def _look(task: Any, seconds: float, check: bool) -> Any:
+    from celery_ext import cancelled, check_cancelled
+
+    cancelled()
+    note(task)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if check:
+            check_cancelled()
+        elif why := cancelled():
+            return why
+        time.sleep(0.02)
+    return "end"
+
+
+@app.task(bind=True)
+def look(self: Any, seconds: float, check: bool = True) -> Any:
+    """Looks for some time whether it is to stop. Ends with an error then, or without ``check`` returns the reason."""
+    return _look(self, seconds, check)
+
+
+@app.task(bind=True)
+def look_inside(self: Any, seconds: float) -> Any:
+    """Lets another task look, which it calls as a function."""
+    note(self)
+    return look(seconds)
+
+
+@app.task(bind=True, acks_late=True)
+def late_look(self: Any, seconds: float, check: bool = True) -> Any:
+    """Does what ``look`` does, and is acknowledged at its end. When it comes again it ends at once."""
+    return _look(self, 0 if self.request.delivery_info["redelivered"] else seconds, check)
+
+
 @app.task(bind=True, max_retries=5)
 def flaky(self: Any, failures: int, countdown: float = 1.0) -> int:
     """Fails a number of times, with a retry after ``countdown`` s, and then succeeds."""

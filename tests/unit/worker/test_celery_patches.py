@@ -49,7 +49,9 @@ class Noted(FetchedMessage):
 
 def patched(consumer_cls: Any = OwnConsumer, **settings: Any) -> Any:
     """Returns a worker whose app has some settings, with all patches."""
-    worker = SimpleNamespace(consumer_cls=consumer_cls, app=SimpleNamespace(conf=settings))
+    worker = SimpleNamespace(
+        consumer_cls=consumer_cls, app=SimpleNamespace(conf=settings), wait_for_soft_shutdown=print
+    )
     patch_worker(worker)
     return worker
 
@@ -140,21 +142,22 @@ def test_requests_have_the_headers_that_celery_finds(request_: dict[str, Any], h
 def _replaced(worker: Any) -> list[Any]:
     """Returns what patches replace in this process, and in a worker."""
     decoders: dict[str, Any] = serialization.registry._decoders
-    return [worker.consumer_cls, Context._get_custom_headers, decoders[JSON], Panel.data["revoke"]]
+    of_worker = [worker.consumer_cls, worker.wait_for_soft_shutdown]
+    return [*of_worker, Context._get_custom_headers, decoders[JSON], Panel.data["revoke"]]
 
 
 def test_with_the_switch_off_only_what_a_promise_stands_on_is_replaced() -> None:
     """The process has Celery's own headers and kombu's own decoder, and the consumer waits as before."""
-    before = _replaced(SimpleNamespace(consumer_cls=OwnConsumer))
+    before = _replaced(SimpleNamespace(consumer_cls=OwnConsumer, wait_for_soft_shutdown=print))
     worker = patched(delayq_patch_celery=False)
-    assert _replaced(worker)[1:] == before[1:]
+    assert _replaced(worker)[2:] == before[2:]
     assert issubclass(worker.consumer_cls, CarefulConsumer)
     assert not issubclass(worker.consumer_cls, LeanConsumer)
 
 
 def test_all_patches_are_taken_off_in_one_place() -> None:
     """Afterwards Celery and kombu are as they were, and may be patched again."""
-    before = _replaced(SimpleNamespace(consumer_cls=OwnConsumer))
+    before = _replaced(SimpleNamespace(consumer_cls=OwnConsumer, wait_for_soft_shutdown=print))
     for _ in range(2):
         worker = patched()
         patch_commands()

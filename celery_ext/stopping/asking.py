@@ -1,0 +1,109 @@
+"""Whether the task that runs here is to stop. The task asks; nobody interrupts it."""
+
+from typing import Any, Literal
+
+from celery._state import get_current_task, get_current_worker_task
+from celery.exceptions import Ignore, Reject
+from celery.signals import task_postrun
+
+from celery_ext.celery_tasks import announce_revoked
+from celery_ext.stopping.listener import Listener, RunningTask, listener_of
+from celery_ext.stopping.shutdown import has_to_stop
+
+#: Why a task is to stop: ``cancelled``, or its worker stops and its grace is nearly over.
+Reason = Literal["cancelled", "worker_stops"]
+
+#: Text of the ``TaskRevokedError`` that the result becomes.
+REASON = "cancelled while it ran"
+#: Attribute of a running task's request.
+_RUN = "delayq_run"
+
+
+class TaskCancelled(Ignore):
+    """A running task stops because it was cancelled. Its result becomes ``REVOKED``, its message is acknowledged."""
+
+
+class _Run:
+    """A run of a task that asks.
+
+    Args:
+        task: The task.
+        task_id: Its id.
+    """
+
+    __slots__ = ("acks_late", "listener", "running")
+
+    def __init__(self, task: Any, task_id: str) -> None:
+        self.acks_late = bool(task.acks_late)
+        self.listener: Listener = listener_of(task.app)
+        self.running: RunningTask = self.listener.add(task_id)
+
+
+def cancelled() -> Reason | None:
+    """Says whether the task that runs here is to stop, and why. Cheap enough for each turn of a loop.
+
+    From its first call on, ``cancel`` and ``revoke(terminate=True)`` reach the task, in every pool. So call it once
+    before long work, too.
+
+    Returns:
+        One of these words; None while the task may go on, and outside of a worker's task.
+
+        - ``cancelled``: ``celery_ext.cancel`` named its id, or ``revoke`` with ``terminate``.
+        - ``worker_stops``: its worker was told to stop, and ``delayq_shutdown_grace`` is over, or four fifths of
+          ``worker_soft_shutdown_timeout``.
+    """
+    run = _current_run()
+    if run is not None and run.running.is_cancelled:
+        return "cancelled"
+    return "worker_stops" if run is not None and has_to_stop() else None
+
+
+def check_cancelled() -> None:
+    """Ends the task that runs here if it is to stop; as cheap as ``cancelled``.
+
+    A task that is acknowledged early goes on when its worker stops: its message could not come back.
+
+    Raises:
+        TaskCancelled: It was cancelled. Its result becomes ``REVOKED`` when this error leaves the task.
+        celery.exceptions.Reject: Its worker stops, and it has ``acks_late``. Its message goes back to its queue.
+    """
+    run = _current_run()
+    if run is None:
+        return
+    if run.running.is_cancelled:
+        raise TaskCancelled(REASON)
+    if run.acks_late and has_to_stop():
+        raise Reject("the worker stops", requeue=True)
+
+
+def _current_run() -> _Run | None:
+    task = get_current_task()
+    if task is None:
+        return None
+    request = task.request_stack.top
+    return (request and request.__dict__.get(_RUN)) or _begin()
+
+
+def _begin() -> _Run | None:
+    """Returns the run of the task that the worker runs here, which may have called the current one; None without."""
+    task: Any = get_current_worker_task()
+    request = None if task is None else task.request_stack.top
+    if request is None or request.id is None or request.called_directly or request.is_eager:
+        return None
+    run = request.__dict__.get(_RUN)
+    if run is None:
+        task_postrun.connect(_end, dispatch_uid="delayq-stop")
+        run = request.__dict__[_RUN] = _Run(task, request.id)
+    found: _Run = run
+    return found
+
+
+def _end(task: Any, retval: Any = None, **_: Any) -> None:
+    """Forgets the run that ends. Where it ends because it was cancelled, its result becomes ``REVOKED``."""
+    request = task.request_stack.top
+    run = request.__dict__.pop(_RUN, None)
+    if run is None:
+        return
+    run.listener.remove(run.running)
+    if isinstance(retval, TaskCancelled):
+        announce_revoked(task.app, task, request, REASON)
