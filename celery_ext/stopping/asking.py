@@ -2,9 +2,10 @@
 
 from typing import Any, Literal
 
-from celery._state import get_current_task, get_current_worker_task
+from celery._state import get_current_worker_task
 from celery.exceptions import Ignore, Reject
 from celery.signals import task_postrun
+from celery.utils.threads import get_ident
 
 from celery_ext.celery_tasks import announce_revoked
 from celery_ext.stopping.listener import Listener, RunningTask, listener_of
@@ -15,8 +16,6 @@ Reason = Literal["cancelled", "worker_stops"]
 
 #: Text of the ``TaskRevokedError`` that the result becomes.
 REASON = "cancelled while it ran"
-#: Attribute of a running task's request.
-_RUN = "delayq_run"
 
 
 class TaskCancelled(Ignore):
@@ -28,15 +27,19 @@ class _Run:
 
     Args:
         task: The task.
-        task_id: Its id.
+        request: Its request.
     """
 
-    __slots__ = ("acks_late", "listener", "running")
+    __slots__ = ("acks_late", "listener", "request", "running")
 
-    def __init__(self, task: Any, task_id: str) -> None:
-        self.acks_late = bool(task.acks_late)
+    def __init__(self, task: Any, request: Any) -> None:
+        self.acks_late, self.request = bool(task.acks_late), request
         self.listener: Listener = listener_of(task.app)
-        self.running: RunningTask = self.listener.add(task_id)
+        self.running: RunningTask = self.listener.add(request.id)
+
+
+#: The run in each thread or greenlet.
+_runs: dict[Any, _Run] = {}
 
 
 def cancelled() -> Reason | None:
@@ -52,7 +55,7 @@ def cancelled() -> Reason | None:
         - ``worker_stops``: its worker was told to stop, and ``delayq_shutdown_grace`` is over, or four fifths of
           ``worker_soft_shutdown_timeout``.
     """
-    run = _current_run()
+    run = _runs.get(get_ident()) or _begin()
     if run is not None and run.running.is_cancelled:
         return "cancelled"
     return "worker_stops" if run is not None and has_to_stop() else None
@@ -67,7 +70,7 @@ def check_cancelled() -> None:
         TaskCancelled: It was cancelled. Its result becomes ``REVOKED`` when this error leaves the task.
         celery.exceptions.Reject: Its worker stops, and it has ``acks_late``. Its message goes back to its queue.
     """
-    run = _current_run()
+    run = _runs.get(get_ident()) or _begin()
     if run is None:
         return
     if run.running.is_cancelled:
@@ -76,34 +79,23 @@ def check_cancelled() -> None:
         raise Reject("the worker stops", requeue=True)
 
 
-def _current_run() -> _Run | None:
-    task = get_current_task()
-    if task is None:
-        return None
-    request = task.request_stack.top
-    return (request and request.__dict__.get(_RUN)) or _begin()
-
-
 def _begin() -> _Run | None:
     """Returns the run of the task that the worker runs here, which may have called the current one; None without."""
     task: Any = get_current_worker_task()
     request = None if task is None else task.request_stack.top
     if request is None or request.id is None or request.called_directly or request.is_eager:
         return None
-    run = request.__dict__.get(_RUN)
-    if run is None:
-        task_postrun.connect(_end, dispatch_uid="delayq-stop")
-        run = request.__dict__[_RUN] = _Run(task, request.id)
-    found: _Run = run
-    return found
+    task_postrun.connect(_end, dispatch_uid="delayq-stop")
+    run = _runs[get_ident()] = _Run(task, request)
+    return run
 
 
 def _end(task: Any, retval: Any = None, **_: Any) -> None:
     """Forgets the run that ends. Where it ends because it was cancelled, its result becomes ``REVOKED``."""
-    request = task.request_stack.top
-    run = request.__dict__.pop(_RUN, None)
-    if run is None:
-        return
+    run = _runs.get(get_ident())
+    if run is None or run.request is not task.request_stack.top:
+        return  # another task that this one has called
+    del _runs[get_ident()]
     run.listener.remove(run.running)
     if isinstance(retval, TaskCancelled):
-        announce_revoked(task.app, task, request, REASON)
+        announce_revoked(task.app, task, run.request, REASON)
