@@ -16,7 +16,7 @@ from celery_ext.stopping.store import StopStore
 from kombu_delayq.background import Outage
 from kombu_delayq.channel import DelayedChannel
 from kombu_delayq.errors import OtherTransport
-from kombu_delayq.text import as_text
+from kombu_delayq.text import as_bytes
 
 logger = get_logger(__name__)
 
@@ -121,14 +121,14 @@ class Subscriptions:
     def __init__(self, part: StopStore) -> None:
         self._part, self._node = part, part.node
         self._pubsub = part.subscriptions()
-        self._channels: set[str] = set()
+        self._channels: set[bytes] = set()
         self._heard_at = self._asked_at = monotonic()
 
     def close(self) -> None:
         """Ends them."""
         self._pubsub.close()
 
-    def follow(self, channels: Iterable[str]) -> None:
+    def follow(self, channels: Iterable[bytes]) -> None:
         """Subscribes to these channels and no others."""
         wanted = {*channels}
         if new := wanted - self._channels:
@@ -137,7 +137,7 @@ class Subscriptions:
             self._pubsub.unsubscribe(*sorted(old))
         self._channels = wanted
 
-    def next(self) -> str | None:
+    def next(self) -> bytes | None:
         """Waits a moment for a message. Returns its channel; None without one.
 
         Raises:
@@ -147,7 +147,7 @@ class Subscriptions:
         now = monotonic()
         if message is not None:
             self._heard_at = now
-            return as_text(message["channel"]) if message["type"] == "message" else None
+            return as_bytes(message["channel"]) if message["type"] == "message" else None
         if self._asked_at > self._heard_at and now - self._asked_at > ANSWER_S:
             raise redis.TimeoutError("Redis does not answer over a subscription")
         if now - max(self._asked_at, self._heard_at) > PING_S:

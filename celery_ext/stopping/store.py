@@ -8,6 +8,7 @@ from redis.client import PubSub
 
 from celery_ext.stopping.keys import StopKeys
 from kombu_delayq.store import StorePart
+from kombu_delayq.text import as_bytes
 
 
 class StopStore(StorePart):
@@ -27,9 +28,9 @@ class StopStore(StorePart):
         found: PubSub = self._client.client_at(self._keys.lease).pubsub()
         return found
 
-    def channel(self, task_id: str) -> str:
+    def channel(self, task_id: str) -> bytes:
         """Returns the name of the channel of a task."""
-        return StopKeys(self._keys).stop(task_id)
+        return as_bytes(StopKeys(self._keys).stop(task_id))
 
     def ask(self, ids: Sequence[str]) -> list[str]:
         """Asks tasks to stop, in one round trip. Returns the ids of those that run and hear it."""
