@@ -1,14 +1,19 @@
 -- Removes messages from those that consumers hold.
 -- KEYS unacked_index  ZSET  delivery tag -> time of delivery, s since the epoch; kombu's
 -- KEYS unacked        HASH  delivery tag -> message, exchange and routing key; kombu's
+-- KEYS places         HASH  delivery tag -> where its place is
+-- ARGV going_on  NUMBER  how many of the tags, the first ones, keep their places: their tasks go on
 -- ARGV tags...
 -- Returns {tag, tag, ...} of those that were held no more
 -- Atomic: of several callers with the same tag, one at most removes the message.
 -- Cost: O(tags log N)
+-- @include places
 
-local missing = {}
-for _, tag in ipairs(tags) do
-  if redis.call('HDEL', unacked, tag) == 0 then
+local missing, end_place = {}, places_in(places)
+for number, tag in ipairs(tags) do
+  local was_held = redis.call('HDEL', unacked, tag) == 1
+  local had_place = end_place and number > going_on and end_place(tag)
+  if not (was_held or had_place) then
     table.insert(missing, tag)
   end
 end

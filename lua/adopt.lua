@@ -2,6 +2,7 @@
 -- KEYS keys           of the queue's delayed messages, see include/*/types.lua
 -- KEYS unacked_index  ZSET  delivery tag -> time of delivery; kombu's
 -- KEYS unacked        HASH  delivery tag -> message; kombu's
+-- KEYS places         HASH  delivery tag -> where its place is
 -- ARGV wake, queue  channel on which a new head is announced, and the name of the queue there
 -- ARGV expire       NUMBER  ms after which an unused queue expires, 0 for never
 -- ARGV tag          delivery tag under which the consumer holds the message; '' when it holds none
@@ -13,7 +14,7 @@
 -- is due already, 'gone' when the consumer holds it no more
 -- Atomic: the message moves from the unacked messages into the store.
 -- Cost: O(log N)
--- @include announce clock lifetime put
+-- @include announce clock lifetime places put
 
 local now = now_ms()
 
@@ -30,4 +31,8 @@ end)
 live_on(keys, life, now)
 redis.call('ZREM', unacked_index, tag)
 redis.call('HDEL', unacked, tag)
+local end_place = places_in(places)
+if end_place then
+  end_place(tag)
+end
 return place

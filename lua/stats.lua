@@ -1,15 +1,18 @@
 -- Counts a queue's messages.
 -- KEYS due       ZSET  message -> due time, ms since the epoch
 -- KEYS ready...  LIST  the queue's lists, one a priority step
--- Returns {now, number delayed, number ready, number overdue, next due or '', ...}, and then for each list that is not
--- empty two texts of the message that is consumed next: its property `timestamp` or '', its eta or ''
+-- ARGV base  how the keys begin of what the queue has beside its lists
+-- Returns {now, number delayed, number ready, number overdue, next due or '', number ready that may not go now, ...}, and
+-- then for each list that is not empty, and for keys of limits, two texts of the message that is consumed next: its
+-- property `timestamp` or '', its eta or ''
 -- Atomic: all numbers are of one moment.
 -- Cost: O(log N + bytes of these messages)
--- @include clock
+-- @include clock parked
 
 local now = now_ms()
 
-local waiting, since = 0, {}
+local waiting, limited, parked = parked_in(base)
+local since = {}
 
 -- Notes since when a message could have been consumed. message: an error for a user without the right to read it.
 local function note_since(message)
@@ -28,6 +31,9 @@ for _, list in ipairs(ready) do
     note_since(redis.pcall('LINDEX', list, -1))
   end
 end
+for _, message in ipairs(parked) do
+  note_since(message)
+end
 local delayed, overdue = redis.call('ZCARD', due), redis.call('ZCOUNT', due, '-inf', now)
 local head = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')[2] or ''
-return { string.format('%.17g', now), delayed, waiting, overdue, head, unpack(since) }
+return { string.format('%.17g', now), delayed, waiting, overdue, head, limited, unpack(since) }

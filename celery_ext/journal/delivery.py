@@ -15,7 +15,7 @@ from celery_ext.journal.lookup import JournaledLookup
 from celery_ext.journal.placement import Placed, Placement
 from kombu_delayq.message import DELIVERY_COUNT, Became, headers_of, info_of, is_doomed, key_of, properties_of, read
 from kombu_delayq.redis import SendAhead
-from kombu_delayq.store import Delivery, HeldKeys, Offer, Offered, PageId, StoreClient, ack
+from kombu_delayq.store import Delivery, Offer, Offered, PageId, StoreClient, ack
 from kombu_delayq.text import as_bytes, as_text
 
 logger = get_logger(__name__)
@@ -150,13 +150,13 @@ class JournaledDelivery(PartOfBoth[Delivery]):
 
         A consumer has nobody to tell that the database does not answer, so the message waits in Redis then.
         """
-        index, unacked = self._client.keys.unacked_index(queue), self._client.keys.unacked(queue)
-        if tag and self._client.ask("ZSCORE", index, tag) is None:
+        held = self._client.held(queue)
+        if tag and self._client.ask("ZSCORE", held.unacked_index, tag) is None:
             return "gone"
         placed = self._place_early(queue, offer, expire_ms)
         if not placed.offers:
             if tag:  # the row is there, so the message waits even if the consumer has just lost it
-                self._client.run(ack(held=HeldKeys(index, unacked), tags=[tag]))
+                self._client.run(ack(held=held, going_on=0, tags=[tag]))
             return "behind"
         try:
             place = self._redis.adopt(queue, offer, tag, expire_ms)

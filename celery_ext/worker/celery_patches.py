@@ -15,6 +15,7 @@ from celery.concurrency import solo
 from celery.exceptions import WorkerTerminate
 from celery.platforms import EX_FAILURE
 from celery.utils.imports import symbol_by_name
+from celery.worker import request as requests
 from celery.worker import state
 from celery.worker.consumer import Consumer
 from celery.worker.control import Panel
@@ -97,6 +98,13 @@ PATCHES = (
         _HERE,
     ),
     Patch(
+        "`task_accepted` and `task_ready`, which requests call",
+        "Celery tells nobody when a task ends that was acknowledged before. Ours tells its message, whose place is "
+        "free then.",
+        _HERE,
+        stays=True,
+    ),
+    Patch(
         "`terminate_job` of the pool solo",
         "At a cold shutdown Celery fails the task that runs, and acknowledges it. One with `acks_late` goes back to "
         "its queue.",
@@ -156,6 +164,7 @@ def patch_worker(worker: Any) -> None:
         _applied.callback(setattr, worker, "consumer_cls", given)
         _applied.callback(watch_shutdown(worker))
         worker.consumer_cls = type(found.__name__, (mixin, found), {"__module__": found.__module__})
+    _note_ends()
     if is_lean:
         _read_json_quickly()
         _note_celerys_headers()
@@ -174,6 +183,12 @@ class CarefulConsumer(_Consumer):
         self.blueprint.start = partial(_start_or_wait, self.blueprint.start)
         if type(self.pool) is solo.TaskPool:
             self.pool.terminate_job = partial(_end_solo, self.pool.terminate_job)
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what handles a message, after each connect."""
+        if (channel := channel_of_consumer(self)) is not None:
+            channel.free = partial(_free, self.pool)
+        return super().create_task_handler(*args, **kwargs)
 
 
 class LeanConsumer(CarefulConsumer):
@@ -237,6 +252,37 @@ def _note_celerys_headers() -> None:
 
     _applied.callback(setattr, Context, "_get_custom_headers", find)
     Context._get_custom_headers = custom_headers
+
+
+def _note_ends() -> None:
+    """Lets the messages of tasks know when these begin and end. Done once in a process."""
+    accepted, ready = requests.task_accepted, requests.task_ready
+    if hasattr(ready, "__wrapped__"):
+        return
+
+    @wraps(accepted)
+    def task_accepted(request: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(message := getattr(request, "_message", None), FetchedMessage):
+            message.begin()
+        accepted(request, *args, **kwargs)
+
+    @wraps(ready)
+    def task_ready(request: Any, *args: Any, **kwargs: Any) -> None:
+        ready(request, *args, **kwargs)
+        if isinstance(message := getattr(request, "_message", None), FetchedMessage):
+            message.end()
+
+    make = requests.create_request_cls
+    _applied.callback(setattr, make, "__defaults__", make.__defaults__)
+    _applied.callback(setattr, requests, "task_accepted", accepted)
+    _applied.callback(setattr, requests, "task_ready", ready)
+    make.__defaults__ = tuple(task_ready if default is ready else default for default in make.__defaults__)
+    requests.task_accepted, requests.task_ready = task_accepted, task_ready
+
+
+def _free(pool: Any) -> int:
+    """Returns how many processes of a pool have no task, and none waits for them."""
+    return max(int(pool.num_processes) - len(state.reserved_requests), 0)
 
 
 def _end_solo(celerys: Callable[..., Any], *args: Any) -> Any:

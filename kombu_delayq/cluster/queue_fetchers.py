@@ -212,6 +212,16 @@ class QueueFetchers:
             with queue_fetcher.guarded():
                 queue_fetcher.fetcher.ack(tag)
 
+    def wake(self) -> None:
+        """Lets each queue fetcher ask once more for messages. Any thread may call this."""
+        for fetcher in list(self._fetchers):
+            fetcher.wake()
+
+    def note_free(self) -> None:
+        """Notes that a process of the consumer is free. Any thread may call this."""
+        for fetcher in list(self._fetchers):
+            fetcher.note_free()
+
     def acks_later(self, tag: str) -> bool:
         """Whether ``ack`` of a message only notes it, so that the thread that consumes may do so in any callback."""
         queue = self.held.get(tag)

@@ -20,10 +20,22 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
+class EarlyTag(str):
+    """The delivery tag of a message whose task goes on, and keeps its place."""
+
+    __slots__ = ()
+
+
+class EndedTag(str):
+    """The delivery tag of a message that was acknowledged early, and whose task has ended."""
+
+    __slots__ = ()
+
+
 class Acks:
     """Delivery tags of messages that are to be removed from Redis. Any thread may use it.
 
-    A message stays among those in hand until Redis has confirmed that it is removed.
+    A message stays among those in hand until Redis has confirmed that it is removed, and its task does not go on.
 
     Args:
         held: Messages in hand by their tags.
@@ -54,9 +66,9 @@ class Acks:
         if not tags:
             return [], lambda _: None
         self._sent.extend(tags)
-        return [store.fetching.ack_command(tags, self._group, by_text=self._by_text)], partial(
-            self._on_acked, store, tags
-        )
+        in_order, going_on = _early_first(tags)
+        command = store.fetching.ack_command(in_order, self._group, going_on, by_text=self._by_text)
+        return [command], partial(self._on_acked, store, tags)
 
     def repeat(self) -> None:
         """Sends again what has had no answer, because the connection was lost."""
@@ -73,7 +85,8 @@ class Acks:
         with self._sending:
             if tags := drained(self._tags):
                 try:
-                    missing = store.fetching.ack(tags, self._group)
+                    in_order, going_on = _early_first(tags)
+                    missing = store.fetching.ack(in_order, self._group, going_on)
                 except BaseException as error:
                     self._repeated.update(tags)
                     self._tags.extendleft(reversed(tags))
@@ -99,10 +112,18 @@ class Acks:
 
     def _confirm(self, tags: Sequence[str], missing: Sequence[str]) -> None:
         for tag in tags:
-            self._held.pop(tag, None)
-        # The first attempt may have removed what the second has not found.
-        _report([tag for tag in missing if tag not in self._repeated])
+            if type(tag) is not EarlyTag:
+                self._held.pop(tag, None)
+        # The first attempt may have removed what the second has not found. Of an ended task nothing is left to hold.
+        known = {tag for tag in tags if type(tag) is EndedTag}.union(self._repeated)
+        _report([tag for tag in missing if tag not in known])
         self._repeated.difference_update(tags)
+
+
+def _early_first(tags: list[str]) -> tuple[list[str], int]:
+    """Returns delivery tags in the order of ``Fetching.ack``, and how many of them are those of tasks that go on."""
+    early = [tag for tag in tags if type(tag) is EarlyTag]
+    return ([*early, *(tag for tag in tags if type(tag) is not EarlyTag)] if early else tags), len(early)
 
 
 def _report(missing: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.consume.fetcher import Fetcher
 from kombu_delayq.consume.qos import FetchedQoS
 from kombu_delayq.message import FORMATS
+from kombu_delayq.store import MANY
 
 logger = get_logger(__name__)
 
@@ -46,6 +47,9 @@ class ConsumingChannel(_Channel):
 
     #: Returns how many messages the consumer has and has not begun. A consumer that knows it sets this.
     backlog: Callable[[], int] = staticmethod(int)
+    #: Returns how many processes of the consumer are free for messages beside those that it has. A consumer that knows
+    #: it sets this.
+    free: Callable[[], int] = staticmethod(lambda: MANY)
     #: Whether queues have begun of which the lease does not tell yet.
     _has_begun = False
     #: That Redis did not answer when the channel was closed.

@@ -58,7 +58,8 @@ class Consumer:
         queues: Returns the names of the queues that it consumes.
 
     Attributes:
-        held: Delivery tags of the messages in hand, with the names of their queues.
+        held: Delivery tags of the messages in hand, with the names of their queues; and of tasks that have a place.
+        going_on: Delivery tags of tasks that run, and have a place until they end.
         waits: How long messages waited in their queues before it fetched them.
         lost: Requests whose replies were lost.
         subscribed: Its names for which it has a subscription that ends with its process (see ``Presence``).
@@ -66,6 +67,7 @@ class Consumer:
 
     def __init__(self, queues: Callable[[], Iterable[str]]) -> None:
         self.held: dict[str, str] = {}
+        self.going_on: set[str] = set()
         self.waits = QueueWaits()
         self.subscribed: Collection[str] = ()
         self.lost = LostRequests()
@@ -116,6 +118,7 @@ class Consumer:
         """
         if not self.is_own:
             self.held.clear()
+            self.going_on.clear()
             self.lost = LostRequests()
             self._begin()
         with self._lock:

@@ -53,6 +53,12 @@ class Credit:
         free = self._free() - asked
         return min(free, BATCH) if free >= BATCH or (free > 0 and not asked) else 0
 
+    @property
+    def free(self) -> int:
+        """How many processes of the consumer are free for messages that take a place."""
+        asked = sum(other.asked for other in self._fetchers) if len(self._fetchers) > 1 else 0
+        return max(int(self._channel.free()) - self._undelivered - asked, 0)
+
     def _free(self) -> int:
         """Returns for how many messages the channel has credit, beside those that wait for delivery."""
         qos = self._channel.qos

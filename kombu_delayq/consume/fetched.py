@@ -4,14 +4,19 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from kombu.log import get_logger
 from kombu.serialization import registry
 from kombu.transport import virtual
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 
-from kombu_delayq.message import JSON, Message, from_json
+from kombu_delayq.consume.acks import EndedTag
+from kombu_delayq.message import JSON, PLACE, Message, from_json
 
 if TYPE_CHECKING:
     from kombu_delayq.store import Outcome
+
+logger = get_logger(__name__)
 
 _Message: Any = object if TYPE_CHECKING else virtual.Message
 
@@ -34,7 +39,13 @@ class FetchedPayload(dict[str, Any]):
 
 
 class FetchedMessage(_Message):
-    """kombu's message, which is acknowledged by the delivery tag under which it was fetched."""
+    """kombu's message, which is acknowledged by the delivery tag under which it was fetched.
+
+    Attributes:
+        goes_on: Whether its task runs, and holds a place until it ends, even if the message is acknowledged before.
+    """
+
+    goes_on = False
 
     def __init__(self, payload: Message, channel: Any = None, **kwargs: Any) -> None:
         headers, properties = payload.get("headers"), payload["properties"]
@@ -70,6 +81,26 @@ class FetchedMessage(_Message):
         """Notes that the task has gone to the pool, although it has an eta."""
         if isinstance(self._raw, FetchedPayload):
             self._raw.is_begun = True
+
+    def begin(self) -> None:
+        """Notes that its task runs now."""
+        if PLACE in self.headers and isinstance(self._raw, FetchedPayload):
+            self.goes_on = True
+            self.channel.consumer.going_on.add(self.delivery_tag)
+
+    def end(self) -> None:
+        """Notes that its task has ended: its place is free, and the process that ran it. Any thread may do so."""
+        if not isinstance(self._raw, FetchedPayload):
+            return
+        if self.goes_on:
+            self.goes_on = False
+            self.channel.consumer.going_on.discard(self.delivery_tag)
+            if self.acknowledged:
+                try:
+                    self.channel.fetcher.ack(EndedTag(self.delivery_tag))
+                except (RedisError, OSError) as error:  # the heartbeat sends it again
+                    logger.info("the place of a task is free once Redis answers: %s", error)
+        self.channel.fetcher.note_free()
 
     def count(self, outcome: "Outcome") -> None:
         """Counts what has become of the task for its queue, with the next heartbeat; any thread may do so."""

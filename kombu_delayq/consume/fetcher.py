@@ -11,7 +11,8 @@ ASKED      does nothing                             the reply, with messages: DE
                                                     The connection is lost: UNSURE.
                                                     The heartbeat gives it up, as callbacks last long: DELIVERING
 RESTING    does nothing                             a second is over: one of the states below
-FULL       ends the waits                           an acknowledgement, a queue that begins: EAGER or WAITING
+FULL       ends the waits, and lets Redis sort what an acknowledgement, a queue that begins: EAGER or WAITING
+           has come
 EAGER      asks, or gathers for more to ask for     a request is sent: ASKED. No credit is left: FULL
 WAITING    blocks on each list that is empty, and   a message is in flight, or was seen: EAGER.
            looks at the others each second          No credit is left: FULL
@@ -21,6 +22,7 @@ WAITING    blocks on each list that is empty, and   a message is in flight, or w
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +111,8 @@ class Fetcher:
         self._is_closed = self._is_ending = False
         self._kept_store: DelayStore | None = None
         self._resumes_at: float | None = None  # after an error that passes
+        self._again_at: float | None = None  # when messages may go that may not now
+        self._is_woken = self._wants_process = False
         self._gathers_until: float | None = None  # when acks and requests that are gathered are sent at the latest
 
     @property
@@ -127,7 +131,7 @@ class Fetcher:
         # A worker's channels for remote control and events have no queues here, and turn as often as the others.
         if not (self._begun and self._credit.left and self.queues):
             return State.FULL
-        return State.EAGER if self._waits.may_have_more else State.WAITING
+        return State.EAGER if self._may_have_more else State.WAITING
 
     @property
     def queues(self) -> list[str]:
@@ -149,7 +153,7 @@ class Fetcher:
     def is_eager(self) -> bool:
         """Whether it asks for messages as soon as it may."""
         is_free = self._requests.current is None and not self.deliveries
-        return is_free and self._waits.may_have_more and bool(self.queues)
+        return is_free and self._may_have_more and bool(self.queues)
 
     @property
     def connections(self) -> list[PipelinedConnection]:
@@ -205,6 +209,8 @@ class Fetcher:
         """Does what there is to do in a state without messages. Returns whether a request is gathered."""
         if state is State.FULL:
             self.pause()
+            if self._again_at == 0.0 and self._requests.current is None and self.queues:
+                self._ask([], self._request_for(self.queues, 0, ()))
         elif state is State.WAITING:
             self._waits.wait(self._store, self._consumer.name_in(self._group), self.queues)
         elif state is State.EAGER:
@@ -240,6 +246,17 @@ class Fetcher:
             self._gathers_until is None or len(self._acks) >= self._channel.backlog()
         ):
             self._poller.wake()  # otherwise the loop turns soon
+
+    def wake(self) -> None:
+        """Asks once more for messages, because some may go now that could not before. Any thread may call this."""
+        self._is_woken = True
+        self._poller.wake()
+
+    def note_free(self) -> None:
+        """Notes that a process of the consumer is free. Any thread may call this."""
+        if self._wants_process:
+            self._wants_process = False
+            self.wake()
 
     def acks_later(self, tag: str) -> bool:
         """Whether ``ack`` of a message only notes it, so that any thread may do so in the middle of its work."""
@@ -308,21 +325,29 @@ class Fetcher:
 
     def _fetch_ahead(self) -> None:
         """Asks for messages while the last of those before run, so that neither Redis nor this thread waits."""
-        is_free = self._requests.current is None and self._resumes_at is None and self._waits.may_have_more
+        is_free = self._requests.current is None and self._resumes_at is None and self._may_have_more
         if is_free and self._requests.connection.is_open and (queues := self.queues) and self._notes(queues):
             credit = self._credit.of(self, ahead=True)
             if credit >= max(self.undelivered, AHEAD):
                 self._fetch(queues, credit)
 
+    @property
+    def _may_have_more(self) -> bool:
+        """Whether a request may bring a message."""
+        is_over = self._again_at is not None and monotonic() >= self._again_at
+        return self._waits.may_have_more or self._is_woken or is_over
+
     def _request_for(self, queues: Sequence[str], credit: int, in_flight: Iterable[InFlight]) -> Request:
         """Returns a request for messages, without the name of a consumer and a number."""
         channel = self._channel
+        self._is_woken, self._again_at = self._is_woken and not credit, None
         return Request(
             most=credit,
             queues=queues if self._group else channel._queue_cycle.consume(len(queues)),
             in_turns=type(channel._queue_cycle) is round_robin_cycle,
             unnoted=frozenset(self._unnoted) if channel.ack_emulation else frozenset(queues),
             in_flight=tuple(in_flight),
+            free=self._credit.free,
         )
 
     def _ask(self, before: Sequence[Command], request: Request) -> None:
@@ -358,17 +383,31 @@ class Fetcher:
             return
         self._resumes_at = None
         self._waits.emptied(request.in_flight)
-        if reply is None or not request.most:
+        if reply is None:
+            return
+        if not request.most:
+            self._note_again(reply)
             return
         try:
             found = self._store.fetching.fetched(request, reply)
         except LeaseEnded:
             self._consumer.renew(self._store, self._group)
             return
+        self._note_again(reply)
         self._waits.note_paused(self._store.fetching.paused_in(request, reply))
         self._note(found, request.most)
         if self._poller.loop_turns and not (self._is_closed or self._is_ending):
             self._deliver(before_wait=False)
+
+    def _note_again(self, reply: Any) -> None:
+        """Notes when to ask again for messages that may not go now."""
+        again_s = self._store.fetching.again_s(reply)
+        self._wants_process = again_s == inf
+        if again_s is not None and not self._wants_process:
+            self._again_at = monotonic() + again_s if again_s else 0.0
+            self._poller.wake_in(again_s)
+        if self._wants_process and self._credit.free:  # freed since the request was sent
+            self.note_free()
 
     def _on_error(self, error: Exception) -> None:
         if isinstance(error, NoScriptError):  # it is sent again, by its text

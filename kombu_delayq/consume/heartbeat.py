@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
+from socket import socketpair
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
@@ -52,10 +53,12 @@ class Heartbeat:
         consumer.subscribed = frozenset()
         self._store = store
         self._presence = Presence(store)
+        self._presence.on_call = self._wake
         self._fetchers = fetchers
         self._pause_s = max(min(store.options.consumer_ttl, visibility_timeout_s) * BEAT_FRACTION, BEATS_APART_S)
         self._said = ""  # which key has the wrong type, once
         self._stopping, self._has_left = Event(), Event()
+        self._waker, self._woken = socketpair()  # ends the pause
         self._thread = Thread(target=self._run, name="delayq-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -75,11 +78,13 @@ class Heartbeat:
         """
         self._stopping.set()
         if self.is_alive:
+            with suppress(OSError):  # the thread has ended meanwhile
+                self._waker.send(b"\0")
             self._has_left.wait(timeout_s)
 
     def _run(self) -> None:
         beat_at = monotonic() + self._pause_s
-        while not self._stopping.wait(min(LOOK_S, self._pause_s)):
+        while not self._stops_within(min(LOOK_S, self._pause_s)):
             fetchers = self._fetchers()
             if fetchers is None:
                 break
@@ -96,6 +101,19 @@ class Heartbeat:
         with suppress(RedisError, OSError):
             self._presence.close()
             self._store.close()
+        self._waker.close()
+        self._woken.close()
+
+    def _stops_within(self, pause_s: float) -> bool:
+        """Waits for a pause, and wakes the fetchers whenever a script asks. Returns whether the thread ends."""
+        over_at = monotonic() + pause_s
+        while not self._stopping.is_set() and (left_s := over_at - monotonic()) > 0:
+            self._presence.wait(self._woken, left_s)
+        return self._stopping.is_set()
+
+    def _wake(self) -> None:
+        for fetcher in self._fetchers() or ():
+            fetcher.wake()
 
     def _leave(self) -> None:
         self._report()
@@ -108,6 +126,9 @@ class Heartbeat:
             sleep(LOOK_S)
             self._subscribe()
             self._does(self._consumer.lost.recover)
+            if self._consumer.going_on:  # its tasks keep their places until they end
+                self._does(self._consumer.renew)
+                ends_at = monotonic() + self._store.options.consumer_ttl
             self._does(self._consumer.leave)
 
     def _report(self) -> None:

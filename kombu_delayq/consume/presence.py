@@ -1,12 +1,15 @@
 """A subscription that ends with its process, so that the leader notices within seconds that a consumer has died."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from selectors import EVENT_READ, DefaultSelector
+from socket import socket
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import redis
 from kombu.log import get_logger
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, RedisError
 
 from kombu_delayq.text import as_text
 
@@ -23,15 +26,19 @@ PING_S, ANSWER_S = 15.0, 2.5
 class Presence:
     """A subscription to a channel for each name of a consumer. For one thread.
 
-    Nobody publishes there. Redis counts the subscribers, and the kernel closes the connection with the process. In a
-    cluster it is a connection to the node that knows who leads, and moves with that.
+    Redis counts the subscribers, and the kernel closes the connection with the process. Scripts publish there to wake a
+    consumer that would take a message. In a cluster it is a connection to the node that knows who leads, and moves with
+    that.
 
     Args:
         store: The store of the broker, over connections of the caller's own.
 
     Attributes:
         names: The names of the consumer that Redis counts as subscribed.
+        on_call: Called when a script wakes the consumer.
     """
+
+    on_call: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, store: "DelayStore") -> None:
         self.names: frozenset[str] = frozenset()
@@ -72,6 +79,17 @@ class Presence:
             self.close()
             raise
 
+    def wait(self, stop: socket, pause_s: float) -> None:
+        """Waits until a script wakes the consumer, there is something to read from ``stop``, or the pause is over."""
+        own = self._pubsub and self._pubsub.connection and self._pubsub.connection._sock
+        with DefaultSelector() as selector:
+            selector.register(stop, EVENT_READ)
+            if own is not None:
+                selector.register(own, EVENT_READ)
+            if any(key.fileobj is own for key, _ in selector.select(pause_s)):
+                with suppress(RedisError, OSError):  # `keep` meets the same error
+                    self._read()
+
     def close(self) -> None:
         """Ends the subscription."""
         pubsub, self._pubsub, self.names = self._pubsub, None, frozenset()
@@ -79,15 +97,20 @@ class Presence:
             pubsub.close()
 
     def _check(self) -> None:
-        # Where the connection has ended, redis-py connects and subscribes again.
-        while self._pubsub.get_message(timeout=0) is not None:
-            self._heard_at = monotonic()
+        self._read()
         now = monotonic()
         if self._asked_at > self._heard_at and now - self._asked_at > ANSWER_S:
             raise redis.TimeoutError("Redis does not answer over a consumer's subscription")
         if now - max(self._asked_at, self._heard_at) > PING_S:
             self._asked_at = now
             self._pubsub.ping()
+
+    def _read(self) -> None:
+        # Where the connection has ended, redis-py connects and subscribes again.
+        while (message := self._pubsub.get_message(timeout=0)) is not None:
+            self._heard_at = monotonic()
+            if message["type"] == "message":
+                self.on_call()
 
     def _subscribe(self, names: Collection[str]) -> None:
         if self._pubsub is None:

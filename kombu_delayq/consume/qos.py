@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 from kombu.transport import redis as stock
 from kombu.transport import virtual
 
+from kombu_delayq.consume.acks import EarlyTag
+from kombu_delayq.consume.fetched import FetchedMessage
 from kombu_delayq.message import priority_of, redelivered, stamp, to_json
 from kombu_delayq.store import Requeued
 
@@ -29,7 +31,7 @@ class FetchedQoS(_QoS):
         if delivery_tag not in self._held:
             super().ack(delivery_tag)
             return
-        self.channel.fetcher.ack(delivery_tag)
+        self.channel.fetcher.ack(EarlyTag(delivery_tag) if self._goes_on(delivery_tag) else delivery_tag)
         virtual.QoS.ack(self, delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
@@ -60,6 +62,11 @@ class FetchedQoS(_QoS):
     def _held(self) -> dict[str, str]:
         held: dict[str, str] = self.channel.fetcher.held
         return held
+
+    def _goes_on(self, tag: str) -> bool:
+        """Whether the task of a message runs, and holds a place until it ends."""
+        message = self._delivered.get(tag)
+        return isinstance(message, FetchedMessage) and message.goes_on
 
     def _requeued(self, tag: str, message: Any) -> Requeued:
         raw = redelivered(message._raw, **stamp())

@@ -21,6 +21,8 @@ Message = dict[str, Any]
 CHAIN = "delay_chain"
 #: Message property of every step of a delay chain: the same value in all steps of the chain, and in no other message.
 CHAIN_ID = "delay_chain_id"
+#: Message header: what says which place a message takes while it is in hand and its task runs. Scripts look for it.
+PLACE = "delayq_limit"
 #: Message property: how often the message was in the hands of a consumer that died.
 DELIVERY_COUNT = "x-delivery-count"
 #: Message property of AMQP, in whole s since the epoch: when a message went to its queue. A message that waits for its

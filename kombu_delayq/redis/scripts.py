@@ -31,7 +31,8 @@ A Lua file names in its header the includes whose functions or constants it uses
 ``-- @include clock find``
     An include is a file of functions. It stands in ``lua/include/shared/``, or, where the two layouts need
     different functions under the same names, in ``lua/include/hash/`` and ``lua/include/redisson/``: a script gets
-    those of the layout that it is loaded for.
+    those of the layout that it is loaded for. An include of a feature, in ``lua/<feature>/include/``, stands in for the
+    shared one of its name, which is there for a fleet without the feature.
 ``-- @other page leave``
     The includes of the other layout, for a script that works on both layouts at once. It calls their functions as
     ``other.page`` and so on. They stand in a scope of their own, apart from the script's own functions of the same
@@ -124,7 +125,7 @@ def directory() -> Path:
 def operations() -> dict[str, str]:
     """Returns the paths of all operations, under ``lua/``, by their names."""
     paths = (path.relative_to(directory()) for path in sorted(directory().rglob("*.lua")))
-    return {path.stem: path.as_posix() for path in paths if path.parts[0] != "include"}
+    return {path.stem: path.as_posix() for path in paths if "include" not in path.parts}
 
 
 @cache
@@ -189,7 +190,15 @@ def included_first(source: str, layout: str) -> str | None:
 def path_of(include: str, layout: str) -> str:
     """Returns the path, under ``lua/``, of an include for a layout."""
     own = f"include/{layout}/{include}.lua"
-    return own if (directory() / own).is_file() else f"include/shared/{include}.lua"
+    if (directory() / own).is_file():
+        return own
+    return _of_features().get(include, f"include/shared/{include}.lua")
+
+
+@cache
+def _of_features() -> dict[str, str]:
+    """Returns the paths of the includes of features, under ``lua/``, by their names."""
+    return {path.stem: path.relative_to(directory()).as_posix() for path in directory().glob("*/include/*.lua")}
 
 
 def _bindings(source: str) -> list[str]:

@@ -39,6 +39,7 @@ from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.scan import Scan
 from kombu_delayq.store.types import (
     BESIDE,
+    MANY,
     PAGE,
     Beside,
     ConsumerLease,
@@ -76,6 +77,7 @@ __all__ = [
     "LAYOUT_OF",
     "LISTEN_S",
     "LOOK_S",
+    "MANY",
     "MAX_BYTES",
     "MAX_DUPLICATES",
     "NO_PLACE",

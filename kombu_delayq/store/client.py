@@ -54,6 +54,7 @@ class HeldKeys(NamedTuple):
 
     unacked_index: ZSetKey
     unacked: HashKey
+    places: HashKey
 
 
 @operation(layout="hash")
@@ -174,6 +175,10 @@ class StoreClient(RedisCommands):
     def due(self, queue: str, layout: str | None = None) -> str:
         """Returns the ZSET of a queue's due times, by default in the store's own layout."""
         return LAYOUT_OF[layout or self.layout].due(self.keys, queue)
+
+    def held(self, queue: str) -> HeldKeys:
+        """Returns the keys of what consumers hold, in the slot group of a queue."""
+        return HeldKeys(self.keys.unacked_index(queue), self.keys.unacked(queue), self.keys.places(queue))
 
     def ready(self, queue: str) -> list[str]:
         """Returns the lists from which kombu consumes a queue, one for each priority step."""

@@ -69,6 +69,8 @@ class LeaseKeys(NamedTuple):
 def heartbeat(*, keys: LeaseKeys, consumer: str, ttl: int, about: str, is_new: bool, tags: Args[str]) -> str: ...
 @operation()
 def fence(*, consumers: ZSetKey, names: Args[str]) -> list[str]: ...
+@operation()
+def leave(*, consumers: ZSetKey, consumed: HashKey, places: HashKey, consumer: str) -> str: ...
 
 
 class Consumers(StorePart):
@@ -168,9 +170,14 @@ class Consumers(StorePart):
 
     def leave(self, consumer: str, queue: str) -> None:
         """Forgets a consumer that holds nothing any more, in the slot group of a queue."""
-        # No transaction: a full Redis refuses any. The lease goes last, so that a call cut short can be repeated.
-        self._client.send(
-            [("HDEL", self._keys.consumed(queue), consumer), ("ZREM", self._keys.consumers(queue), consumer)]
+        keys = self._keys
+        self._client.run(
+            leave(
+                consumers=keys.consumers(queue),
+                consumed=keys.consumed(queue),
+                places=keys.places(queue),
+                consumer=consumer,
+            )
         )
 
     def find(self, consumer: str, queue: str) -> ConsumerLease | None:

@@ -50,6 +50,7 @@ class QueueStats:
         now_ms: Redis's clock.
         delayed: Number of messages that wait for their due time, overdue ones among them.
         ready: Number of messages that wait for a consumer.
+        limited: How many of these may not go now, because of a limit by key.
         overdue: Number of delayed messages whose due time is past.
         next_due_ms: When the next delayed message is due, or None.
         error: Why Redis refuses to count the queue, whose numbers are 0 then; else empty.
@@ -69,6 +70,7 @@ class QueueStats:
     beside: int = 0
     ready_since_ms: float | None = None
     is_passing: bool = False
+    limited: int = 0
 
     @property
     def overdue_ms(self) -> float:
@@ -88,11 +90,11 @@ class QueueStats:
     @classmethod
     def of(cls, queue: str, reply: Sequence[Any]) -> "QueueStats":
         """Returns the numbers in a reply of ``stats``."""
-        now, delayed, ready, overdue, head, *next_ready = reply
+        now, delayed, ready, overdue, head, limited, *next_ready = reply
         moments = map(_since_s, next_ready[0::2], next_ready[1::2])
         since_ms = min((1000 * moment for moment in moments if moment is not None), default=None)
         due_ms = float(head) if head else None
-        return cls(queue, float(now), delayed, ready, overdue, due_ms, ready_since_ms=since_ms)
+        return cls(queue, float(now), delayed, ready, overdue, due_ms, ready_since_ms=since_ms, limited=limited)
 
     @classmethod
     def uncounted(cls, queue: str, error: Exception, *, is_passing: bool = False) -> "QueueStats":

@@ -242,7 +242,7 @@ class Delivery(StorePart):
             ``first``, ``head`` or ``behind``, as in ``Offered``, if the store has the message now; ``due`` if it is due
             already by Redis's clock and stays with the consumer; ``gone`` if the consumer does not hold it any more.
         """
-        into, held = self._client.into(queue), HeldKeys(self._keys.unacked_index(queue), self._keys.unacked(queue))
+        into, held = self._client.into(queue), self._client.held(queue)
         return self._registry.run(queue, adopt(into=into, expire=expire_ms, held=held, tag=tag, offer=offer))
 
     def give_back(self, queue: str, priority: int, body: str) -> int:

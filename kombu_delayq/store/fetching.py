@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import count, groupby
+from math import inf
 from typing import Any, Literal
 
 from kombu_delayq.message import pages, read_note
@@ -21,6 +22,7 @@ from kombu_delayq.redis import (
     time_ms,
 )
 from kombu_delayq.store.client import MOST_QUEUES, HeldKeys, StoreClient
+from kombu_delayq.store.keys import PARKED
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.store.registry import QueueRegistry
 from kombu_delayq.store.types import PAGE, Fetched, InFlight, LeaseEnded, Request, Requeued
@@ -38,16 +40,18 @@ def fetch(
     paused: HashKey,
     lists: ListKeys,
     consumer: str,
+    channel: str,
     first: int,
     most: int,
+    free: int,
     max_bytes: int,
     flights: int,
     queues: int,
     turns: bool,
-    names: Args[str],
+    rows: Rows[tuple[str, str]],
 ) -> Any: ...
 @operation()
-def ack(*, held: HeldKeys, tags: Args[str]) -> list[str]: ...
+def ack(*, held: HeldKeys, going_on: int, tags: Args[str]) -> list[str]: ...
 @operation()
 def requeue(
     *, held: HeldKeys, ready: ListKeys, place: str, rows: Rows[tuple[str, int, str | bytes, str]]
@@ -61,7 +65,8 @@ class Fetching(StorePart):
         super().__init__(client, registry)
         # Bounded: a caller over HTTP may name any queue.
         self._lists = lru_cache(MOST_QUEUES)(client.ready)
-        self._held = lru_cache(MOST_QUEUES)(self._keys_of_held)
+        self._held = lru_cache(MOST_QUEUES)(client.held)
+        self._base = lru_cache(MOST_QUEUES)(self._keys.base)
 
     def fetch(self, request: Request) -> list[Fetched]:
         """Fetches messages; one round trip.
@@ -91,7 +96,9 @@ class Fetching(StorePart):
         queues = [*(at.queue for at in request.in_flight), *request.queues]
         rows = zip(count(request.first), *(iter(reply),) * 2, strict=False)
         return [
-            self._fetched(request, number, queues[place - 1], body) for number, place, body in rows if body is not None
+            self._fetched(request, number, queues[place - 1], body)
+            for number, place, body in rows
+            if place and body is not None
         ]
 
     def paused_in(self, request: Request, reply: Any) -> list[str]:
@@ -99,26 +106,39 @@ class Fetching(StorePart):
         rows = zip(*(iter(reply),) * 2, strict=False)
         return [request.queues[place - 1 - len(request.in_flight)] for place, body in rows if body is None]
 
+    def again_s(self, reply: Any) -> float | None:
+        """Returns in how many s to ask again, as a reply to ``fetch_command`` says.
+
+        Returns:
+            Infinity for as soon as a process of the consumer is free; None for not before something happens.
+        """
+        if len(reply) < 2 or reply[-2] != 0:
+            return None
+        return float(reply[-1]) / 1000 if reply[-1] else inf
+
     def may_have_more(self, found: Sequence[Fetched], most: int) -> bool:
         """Whether a request for up to ``most`` messages has left any: it ends with ``most``, or with many bytes."""
         return len(found) == most or sum(len(each.body) for each in found) >= PAGE_BYTES
 
-    def ack(self, tags: Sequence[str], queue: str) -> list[str]:
+    def ack(self, tags: Sequence[str], queue: str, going_on: int = 0) -> list[str]:
         """Removes messages that are held; a round trip for each 200.
 
         Args:
             tags: Their delivery tags.
             queue: Name of their queue, or of another one of its slot group.
+            going_on: How many of the tags, the first ones, keep their places, because their tasks go on.
 
         Returns:
-            The tags that were held no more.
+            The tags that were held no more, and had no place.
         """
-        held = self._held(queue)
-        return [tag for page in pages(tags, PAGE) for tag in self._client.run(ack(held=held, tags=page))]
+        held, missing = self._held(queue), list[str]()
+        for number, page in enumerate(pages(tags, PAGE)):
+            missing += self._client.run(ack(held=held, going_on=max(going_on - number * PAGE, 0), tags=page))
+        return missing
 
-    def ack_command(self, tags: Sequence[str], queue: str, *, by_text: bool = False) -> Command:
+    def ack_command(self, tags: Sequence[str], queue: str, going_on: int = 0, *, by_text: bool = False) -> Command:
         """Returns the command of ``ack`` for at most a few hundred tags; ``missing`` reads its reply."""
-        return self._client.command(ack(held=self._held(queue), tags=tags), by_text=by_text)
+        return self._client.command(ack(held=self._held(queue), going_on=going_on, tags=tags), by_text=by_text)
 
     def missing(self, reply: Any) -> list[str]:
         """Returns what a reply to ``ack_command`` says: the tags that were held no more."""
@@ -159,13 +179,13 @@ class Fetching(StorePart):
         return missing
 
     def ready(self, queues: Sequence[str]) -> list[int]:
-        """Counts the messages that wait for a consumer, in all lists of each queue; one round trip.
+        """Counts the messages that wait for a consumer, in all lists of each queue and apart from them; one round trip.
 
         A queue with another key in the place of a list counts as one message, so that its ``fetch`` says so.
         """
-        keys = [self._lists(queue) for queue in queues]
-        replies = iter(self._client.replies([("LLEN", key) for lists in keys for key in lists]))
-        counts = [[next(replies) for _ in lists] for lists in keys]
+        commands = [self._sizes(queue) for queue in queues]
+        replies = iter(self._client.replies([command for of_queue in commands for command in of_queue]))
+        counts = [[next(replies) for _ in of_queue] for of_queue in commands]
         return [sum(count if isinstance(count, int) else _count_of(count) for count in found) for found in counts]
 
     def size(self, queue: str) -> int:
@@ -174,12 +194,28 @@ class Fetching(StorePart):
         Raises:
             redis.exceptions.ResponseError: Another key is in the place of a list.
         """
-        return sum(self._client.send([("LLEN", key) for key in self._lists(queue)]))
+        return sum(self._client.send(self._sizes(queue)))
 
     def available(self, queues: Sequence[str]) -> list[int]:
-        """Counts the messages that a consumer would get: ``ready``, and 0 for a queue that is paused."""
+        """Counts the messages that a consumer would get: ``ready`` without ``limited``; 0 for a queue that is paused."""
         paused = self.paused() if queues else {}
-        return [0 if queue in paused else count for queue, count in zip(queues, self.ready(queues), strict=True)]
+        counts = zip(queues, self.ready(queues), self.limited(queues), strict=True)
+        return [0 if queue in paused else max(count - limited, 0) for queue, count, limited in counts]
+
+    def limited(self, queues: Sequence[str]) -> list[int]:
+        """Counts the messages of each queue that may not go now, such as because of a limit; one round trip."""
+        commands: list[Command] = []
+        for queue in queues:
+            commands += [("ZCARD", self._keys.parked(queue)), ("HGET", self._keys.parked_keys(queue), PARKED)]
+        replies = iter(self._client.replies(commands))
+        found = []
+        for parked, noted in zip(replies, replies, strict=True):
+            may_go = float(as_text(noted).split()[2]) if isinstance(noted, bytes | str) else 0.0
+            found.append(max(parked - int(may_go), 0) if isinstance(parked, int) else 0)
+        return found
+
+    def _sizes(self, queue: str) -> list[Command]:
+        return [*(("LLEN", key) for key in self._lists(queue)), ("ZCARD", self._keys.parked(queue))]
 
     def pause(self, queue: str) -> bool:
         """Lets our consumers fetch nothing more from a queue, until ``resume``; two round trips, in a cluster three.
@@ -269,9 +305,6 @@ class Fetching(StorePart):
         """Returns the number of lists that a queue has."""
         return len(self._lists(queue))
 
-    def _keys_of_held(self, queue: str) -> HeldKeys:
-        return HeldKeys(self._keys.unacked_index(queue), self._keys.unacked(queue))
-
     def _requeue(self, messages: Sequence[Requeued], place: str, *, redelivers: bool) -> list[str]:
         lists, rows = dict[str, int](), []
         for message in messages:
@@ -317,13 +350,17 @@ class Fetching(StorePart):
             paused=self._keys.paused(group),
             lists=[*in_flight, *(ready for of_step in zip(*of_queues, strict=True) for ready in of_step)],
             consumer=request.consumer if request.most and not {*noted}.issubset(request.unnoted) else "",
+            channel=self._keys.presence(request.consumer),
             first=request.first,
             most=request.most,
+            free=request.free,
             max_bytes=PAGE_BYTES,
             flights=len(request.in_flight),
             queues=len(request.queues),
             turns=request.in_turns,
-            names=[("-" if queue in request.unnoted else "") + json.dumps(queue) for queue in noted],
+            rows=[
+                (("-" if queue in request.unnoted else "") + json.dumps(queue), self._base(queue)) for queue in noted
+            ],
         )
 
 

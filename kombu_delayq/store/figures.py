@@ -8,8 +8,8 @@ from typing import Any
 from redis.exceptions import NoPermissionError, ResponseError
 
 from kombu_delayq.message import pages
-from kombu_delayq.redis import Args, Call, Command, ListKeys, ZSetKey, operation, passes
-from kombu_delayq.store.client import HeldKeys, count_minute
+from kombu_delayq.redis import Args, Call, Command, HashKey, ListKeys, ZSetKey, operation, passes
+from kombu_delayq.store.client import count_minute
 from kombu_delayq.store.counts import BUCKET_FIELDS, QueueCounts, QueueStats, counts_of
 from kombu_delayq.store.part import StorePart
 from kombu_delayq.text import as_text
@@ -23,11 +23,11 @@ HELD_COUNT, HELD_BYTES = 500, 300_000
 
 
 @operation()
-def stats(*, due: ZSetKey, ready: ListKeys) -> list[Any]: ...
+def stats(*, due: ZSetKey, ready: ListKeys, base: str) -> list[Any]: ...
 @operation()
 def due_counts(*, due: ZSetKey, bounds: Args[float]) -> list[int]: ...
 @operation()
-def held_page(*, held: HeldKeys, start: int, count: int, max_bytes: int) -> list[Any]: ...
+def held_page(*, unacked_index: ZSetKey, unacked: HashKey, start: int, count: int, max_bytes: int) -> list[Any]: ...
 
 
 class Figures(StorePart):
@@ -46,7 +46,9 @@ class Figures(StorePart):
             redis.exceptions.NoPermissionError: The user's ACL allows none of the queues.
         """
         client = self._client
-        replies = self._run_each([stats(due=client.due(queue), ready=client.ready(queue)) for queue in queues])
+        base = self._keys.base
+        calls = [stats(due=client.due(queue), ready=client.ready(queue), base=base(queue)) for queue in queues]
+        replies = self._run_each(calls)
         return [self._stats(queue, reply) for queue, reply in zip(queues, replies, strict=True)]
 
     def count_minute(self, found: Mapping[str, Mapping[Any, int]]) -> dict[str, Exception]:
@@ -158,8 +160,9 @@ class Figures(StorePart):
         Returns:
             How many messages it has looked at, 0 at the end; and their number by queue.
         """
-        held, found = HeldKeys(self._keys.unacked_index(""), self._keys.unacked("")), Counter[str]()
-        call = held_page(held=held, start=start, count=HELD_COUNT, max_bytes=HELD_BYTES)
+        held, found = self._client.held(""), Counter[str]()
+        index, unacked = held.unacked_index, held.unacked
+        call = held_page(unacked_index=index, unacked=unacked, start=start, count=HELD_COUNT, max_bytes=HELD_BYTES)
         looked, *rows = self._client.run(call)
         for tail, count in zip(rows[0::2], rows[1::2], strict=True):
             found[_name_in(tail)] += count

@@ -13,6 +13,8 @@ from kombu_delayq.errors import InvalidOptions, InvalidQueueName
 MINUTES_KEPT_H = 25
 #: How the names of our keys begin, and those of kombu's and Redisson's, behind the prefix: no list of a queue does.
 _RESERVED = ("delayq:", "{delayq}:", "_kombu.binding", "{_kombu.binding}", "{unacked}")
+#: Field of ``parked_keys`` with four numbers, of which the third is how many messages may go now.
+PARKED = b"\0"
 _OF_REDISSON = "redisson_delay_queue"
 
 
@@ -136,7 +138,8 @@ class Keys:
         found[self.paused()] = "hash"
         for group in groups:
             found |= dict.fromkeys([self.consumers(group), self.unacked_index(group)], "zset")
-            found |= dict.fromkeys([self.consumed(group), self.unacked(group), self.paused(group)], "hash")
+            found |= dict.fromkeys([self.consumed(group), self.unacked(group), self.places(group)], "hash")
+            found[self.paused(group)] = "hash"
         return found | dict.fromkeys(map(self.bindings, exchanges), "set")
 
     def due(self, queue: str) -> str:
@@ -253,6 +256,26 @@ class Keys:
     def unacked_index(self, queue: str) -> str:
         """ZSET of kombu's: delivery tag of each message in hand, with the time of its delivery, s since the epoch."""
         return self._held(self.unacked_index_key, queue)
+
+    def places(self, queue: str) -> str:
+        """HASH: delivery tag of each message in hand that takes a place, with where that is; until its task has ended.
+
+        Where an include of a feature says so, such as ``lua/limits/include/places.lua``. Its other keys begin with this
+        name, and those of a queue with ``base``.
+        """
+        return self.of_group(queue, "places")
+
+    def base(self, queue: str) -> str:
+        """Returns how the keys begin of what a queue has beside its lists."""
+        return self.of_queue(queue, "places")
+
+    def parked(self, queue: str) -> str:
+        """ZSET: messages of a queue that wait for a consumer apart from its lists, each behind its order."""
+        return f"{self.base(queue)}:parked"
+
+    def parked_keys(self, queue: str) -> str:
+        """HASH: what is known of the messages in ``parked``, by key; of all of them under ``PARKED``."""
+        return f"{self.base(queue)}:keys"
 
     def consumers(self, queue: str) -> str:
         """ZSET: names of the consumers, with the end of their leases, ms since the epoch; 0 while one is reclaimed."""

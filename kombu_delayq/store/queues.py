@@ -152,7 +152,7 @@ class Queues(StorePart):
         """
         if not self._keys.is_usable(queue):
             return False
-        looks = [("EXISTS", key) for key in (self._keys.bindings(queue), *self._client.ready(queue))]
+        looks = [("EXISTS", key) for key in (self._keys.bindings(queue), *self._ready_in(queue))]
         consumed, *found = self._client.replies(
             [("HVALS", self._keys.consumed(queue)), ("SISMEMBER", self._keys.queues, queue), *looks]
         )
@@ -209,7 +209,7 @@ class Queues(StorePart):
             return self._forget_empty(queues, [self._client.layout])
 
     def _forget_empty(self, queues: Sequence[str], layouts: Sequence[str]) -> list[str]:
-        looks = [("EXISTS", *self._held_in(queue, layouts), *self._client.ready(queue)) for queue in queues]
+        looks = [("EXISTS", *self._held_in(queue, layouts), *self._ready_in(queue)) for queue in queues]
         empty = [queue for queue, is_used in zip(queues, self._client.send(looks), strict=True) if not is_used]
         if not empty:
             return []
@@ -225,8 +225,12 @@ class Queues(StorePart):
     def _forget_call(self, queue: str, layouts: Sequence[str]) -> Call[str]:
         timeout, due, bodies = self._held_in(queue, layouts)
         *_, notes, ids = self._client.stored(queue, "hash")
-        ready, counts = self._client.ready(queue), self._keys.counts(queue)
+        ready, counts = self._ready_in(queue), self._keys.counts(queue)
         return forget_empty(timeout=timeout, due=due, bodies=bodies, notes=notes, ids=ids, ready=ready, counts=counts)
+
+    def _ready_in(self, queue: str) -> list[str]:
+        """Returns the keys of which one is there if the queue has a message that waits for a consumer."""
+        return [*self._client.ready(queue), self._keys.parked(queue)]
 
     def _held_in(self, queue: str, layouts: Sequence[str]) -> list[str]:
         """Returns the keys of which one is there if the queue has a delayed message."""
@@ -257,7 +261,7 @@ class Queues(StorePart):
 
     def stats(self, queue: str) -> QueueStats:
         """Counts a queue's messages."""
-        call = stats(due=self._client.due(queue), ready=self._client.ready(queue))
+        call = stats(due=self._client.due(queue), ready=self._client.ready(queue), base=self._keys.base(queue))
         return QueueStats.of(queue, self._client.run(call))
 
     def purge(self, queue: str) -> int:

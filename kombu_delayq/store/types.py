@@ -5,6 +5,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from kombu_delayq.text import as_bytes, as_text
 
+#: For a consumer that does not say how many of its processes are free.
+MANY = 1_000_000
 #: Most messages in the arguments of one call.
 PAGE = 200
 #: The layout of messages that wait beside Redis alone, as people and programs read it.
@@ -374,6 +376,7 @@ class Request(NamedTuple):
         in_turns: Whether queues are served in turns, a message of each; otherwise each is emptied before the next.
         unnoted: Those of the queues whose consumers do not acknowledge.
         in_flight: In-flight lists of the consumer that may hold a message. They are served first, and empty afterwards.
+        free: How many of the messages may be such that take a place, because a process is free for them.
     """
 
     consumer: str = ""
@@ -383,6 +386,7 @@ class Request(NamedTuple):
     in_turns: bool = True
     unnoted: Collection[str] = ()
     in_flight: Sequence[InFlight] = ()
+    free: int = MANY
 
 
 class Fetched(NamedTuple):

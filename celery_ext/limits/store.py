@@ -1,0 +1,305 @@
+"""The part of a store for limits by key: what the limits are, which keys a queue has, and what waits in them."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Any, NamedTuple
+
+from celery_ext.limits.keys import LimitKeys
+from celery_ext.limits.limit import Limit
+from kombu_delayq.message import pages
+from kombu_delayq.redis import Args, HashKey, ListKey, ListKeys, operation
+from kombu_delayq.store import HeldKeys, QueueRegistry, StoreClient, StorePart, without_bodies
+from kombu_delayq.store import PAGE, PARKED
+from kombu_delayq.text import as_bytes, as_text
+
+#: How many keys one call looks at.
+KEYS_PAGE = 200
+#: How many messages of a key one call of ``unpark`` puts back.
+UNPARKED = 10
+#: What stands before a limit, or a key, that people have set.
+SET = "="
+
+
+class KeyState(NamedTuple):
+    """A key of a queue.
+
+    Attributes:
+        key: Such as ``account:7``; empty for the messages without a key.
+        waiting: Number of its messages that wait in its sub-queue.
+        running: Number of its messages in hand, of tasks that run or are about to.
+        rests_s: For how long it rests, in s; 0 if it does not.
+    """
+
+    key: str
+    waiting: int
+    running: int
+    rests_s: float = 0.0
+
+
+class ParkedMessage(NamedTuple):
+    """A message in a sub-queue.
+
+    Attributes:
+        key: Its key.
+        step: Number of the list of the queue from which it came.
+        member: What stands for it in ``Keys.parked``.
+        message: The message.
+    """
+
+    key: str
+    step: int
+    member: bytes
+    message: bytes
+
+    def __repr__(self) -> str:
+        return without_bodies(self._replace(member=b""))
+
+
+class Limits(NamedTuple):
+    """The limits of a queue.
+
+    Attributes:
+        declared: By name, as the worker that started last has declared them.
+        set: By name or key, what people have set.
+    """
+
+    declared: Mapping[str, Limit]
+    set: Mapping[str, Limit]
+
+    def of(self, key: str) -> Limit | None:
+        """Returns the limit of a key; None for a key whose limit nobody has declared."""
+        name = key.partition(":")[0]
+        found = self.declared.get(name)
+        for given in (self.set.get(name), self.set.get(key)):
+            found = found if given is None else given.over(found)
+        return found
+
+
+@operation()
+def refresh_keys(*, places: HashKey, base: str, cursor: str, count: int, names: Args[str]) -> tuple[str, int]: ...
+@operation(once=True)
+def back_off(
+    *, held: HeldKeys, ready: ListKey, tag: str, is_early: bool, rest: int, base: str, name: str, message: str
+) -> str: ...
+@operation(once=True)
+def take_parked(*, places: HashKey, base: str, members: Args[bytes]) -> list[int]: ...
+@operation(once=True)
+def unpark(*, places: HashKey, ready: ListKeys, base: str, cursor: str, most: int) -> tuple[str, int]: ...
+@operation()
+def drop_parked(*, places: HashKey, base: str) -> int: ...
+
+
+class LimitStore(StorePart):
+    """Limits by key. All calls are short, however many keys and messages there are."""
+
+    def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
+        super().__init__(client, registry)
+        self._own = LimitKeys(client.keys)
+
+    def declare(self, limits: Mapping[str, Limit], queues: Iterable[str]) -> list[str]:
+        """Writes the limits that a worker declares, in place of those before; a round trip or two for each group.
+
+        Args:
+            limits: By name.
+            queues: Names of the queues that it consumes. One without them gets what people have set for all, too.
+
+        Returns:
+            The queues for which something has changed.
+        """
+        wanted = {"": "1", **{name: limit.written() for name, limit in limits.items()}}
+        of_all = self._found("")
+        changed = []
+        for group, of_group in self._by_group([*queues, ""]).items():
+            known = self._found(group)
+            wanted_here = wanted | {name: text for name, text in of_all.items() if name.startswith(SET)}
+            gone = [name for name in known if name not in wanted_here and not name.startswith(SET)]
+            if known | wanted_here != known:
+                self._client.ask("HSET", self._own.limits(group), *_flat(wanted_here))
+            if gone:
+                self._client.ask("HDEL", self._own.limits(group), *gone)
+            if gone or known | wanted_here != known:
+                changed += [queue for queue in of_group if queue]
+        return changed
+
+    def set(self, name: str, limit: Limit | None, queues: Iterable[str]) -> None:
+        """Sets a limit, or that of one key, in place of what workers declare; until it is None.
+
+        Args:
+            name: A limit, or a key.
+            limit: What holds instead. A field that is None stays as it is declared.
+            queues: Names of the queues that have or may have messages of it. They give it its turns at once.
+        """
+        queues = list(queues)
+        for group in self._by_group([*queues, ""]):
+            if limit is None:
+                self._client.ask("HDEL", self._own.limits(group), SET + name)
+            else:
+                self._client.ask("HSET", self._own.limits(group), "", "1", SET + name, limit.written())
+        for queue in queues:
+            self.refresh(queue, [name] if ":" in name else ())
+
+    def limits(self, queue: str = "") -> Limits:
+        """Returns the limits of a queue, by default those that are known for all; one round trip."""
+        declared, given = {}, {}
+        for name, text in self._found(queue).items():
+            limit = Limit.read(text) if name else None
+            if limit is not None:
+                (given if name.startswith(SET) else declared)[name.removeprefix(SET)] = limit
+        return Limits(declared, given)
+
+    def is_used(self, queue: str = "") -> bool:
+        """Whether anything is limited."""
+        return bool(self._client.ask("EXISTS", self._own.limits(queue)))
+
+    def keys(self, queue: str) -> Iterator[KeyState]:
+        """Yields the keys of a queue that have messages, or whose tasks run; two round trips for some hundred keys."""
+        cursor, key = "0", as_bytes(self._keys.parked_keys(queue))
+        now_ms = self._now_ms()
+        while True:
+            cursor, found = self._client.ask("HSCAN", key, cursor, "COUNT", KEYS_PAGE)
+            rows = dict(found) if isinstance(found, dict) else dict(zip(found[0::2], found[1::2], strict=True))
+            rows.pop(PARKED, None)
+            yield from self._states(queue, rows, now_ms)
+            if as_text(str(as_text(cursor)) if isinstance(cursor, bytes | str) else str(cursor)) == "0":
+                return
+
+    def states(self, queue: str, names: Sequence[str]) -> list[KeyState]:
+        """Returns some keys of a queue; two round trips."""
+        found = self._client.ask("HMGET", self._keys.parked_keys(queue), *names) if names else []
+        rows = {as_bytes(name): noted or b"0 0 inf 0 0" for name, noted in zip(names, found, strict=True)}
+        return list(self._states(queue, rows, self._now_ms()))
+
+    def refresh(self, queue: str, names: Collection[str] = ()) -> int:
+        """Gives keys their turns by the limits that hold now, by default all keys of a queue.
+
+        Returns:
+            Of how many keys the number of waiting or running tasks was noted wrongly, and is right now.
+        """
+        cursor, corrected = "0", 0
+        while True:
+            cursor, number = self._client.run(self._refresh(queue, cursor, KEYS_PAGE, names))
+            corrected += number
+            if cursor == "0":
+                return corrected
+
+    def nudge(self, queues: Sequence[str]) -> None:
+        """Ends the rests of keys that are over, and wakes a consumer where a message may go; one round trip."""
+        self._client.run_each([self._refresh(queue, "0", 0, ()) for queue in queues])
+
+    def refresh_keys(self, queue: str, cursor: str = "0", names: Collection[str] = ()) -> tuple[str, int]:
+        """Does a page of ``refresh``. Returns the next cursor, ``0`` at the end, and how many keys were corrected."""
+        return self._client.run(self._refresh(queue, cursor, KEYS_PAGE, names))
+
+    def back_off(self, queue: str, key: str, rest_s: float, tag: str, message: str, step: int, *, is_early: bool) -> bool:
+        """Lets a key rest, and gives the message of a task back as the next one of the key; one round trip.
+
+        Args:
+            queue: Name of the queue.
+            key: The key.
+            rest_s: How long it rests, in s.
+            tag: Delivery tag of the message.
+            message: The message.
+            step: Number of the list of the queue to which its priority belongs.
+            is_early: Whether the consumer has acknowledged it already.
+
+        Returns:
+            Whether the consumer still held it.
+        """
+        call = back_off(
+            held=self._client.held(queue),
+            ready=self._client.ready(queue)[step],
+            tag=tag,
+            is_early=is_early,
+            rest=round(rest_s * 1000),
+            base=self._keys.base(queue),
+            name=key,
+            message=message,
+        )
+        return self._client.run(call) == "rests"
+
+    def parked(self, queue: str, key: str | None = None) -> Iterator[ParkedMessage]:
+        """Yields what waits in the sub-queues of a queue, key by key; a round trip for some hundred messages."""
+        first, last = (b"-", b"+") if key is None else (b"[" + as_bytes(key) + b"\0", b"(" + as_bytes(key) + b"\1")
+        while True:
+            found = self._client.ask("ZRANGEBYLEX", self._keys.parked(queue), first, last, "LIMIT", 0, PAGE)
+            for member in map(as_bytes, found):
+                name, _, rest = member.partition(b"\0")
+                yield ParkedMessage(as_text(name), int(rest[:1]), member, rest[17:])
+            if len(found) < PAGE:
+                return
+            first = b"(" + as_bytes(found[-1])
+
+    def take_parked(self, queue: str, members: Sequence[bytes]) -> list[bool]:
+        """Takes messages out of sub-queues. Returns for each whether it was there."""
+        calls = [
+            take_parked(places=self._keys.places(queue), base=self._keys.base(queue), members=page)
+            for page in pages(members, PAGE)
+        ]
+        return [bool(was_there) for call in calls for was_there in self._client.run(call)]
+
+    def unpark(self, queue: str, most: int | float = inf) -> int:
+        """Puts messages of sub-queues back into the lists of their queue, for consumers that know no limits.
+
+        Args:
+            queue: Name of the queue.
+            most: About how many to put back at most.
+
+        Returns:
+            How many were put back. Keys that are paused keep theirs.
+        """
+        done, in_round, cursor = 0, 0, "0"
+        while done < most:
+            call = unpark(
+                places=self._keys.places(queue),
+                ready=self._client.ready(queue),
+                base=self._keys.base(queue),
+                cursor=cursor,
+                most=UNPARKED,
+            )
+            cursor, number = self._client.run(call)
+            done, in_round = done + number, in_round + number
+            if cursor == "0":
+                if not in_round:
+                    break
+                in_round = 0
+        return done
+
+    def drop_parked(self, queue: str) -> int:
+        """Removes what waits in the sub-queues of a queue. Returns how many messages that were."""
+        return self._client.run(drop_parked(places=self._keys.places(queue), base=self._keys.base(queue)))
+
+    def _refresh(self, queue: str, cursor: str, count: int, names: Collection[str]) -> Any:
+        return refresh_keys(
+            places=self._keys.places(queue), base=self._keys.base(queue), cursor=cursor, count=count, names=names
+        )
+
+    def _states(self, queue: str, rows: Mapping[Any, Any], now_ms: float) -> Iterator[KeyState]:
+        names = list(rows)
+        rests = self._client.ask("ZMSCORE", self._own.rests(queue), *names) if names else []
+        for name, until_ms in zip(names, rests, strict=True):
+            waiting, running, *_ = as_text(rows[name]).split()
+            rests_s = max(float(until_ms) - now_ms, 0.0) / 1000 if until_ms is not None else 0.0
+            yield KeyState(as_text(name), int(float(waiting)), int(float(running)), rests_s)
+
+    def _found(self, queue: str) -> dict[str, str]:
+        found = self._client.ask("HGETALL", self._own.limits(queue))
+        return {as_text(name): as_text(text) for name, text in found.items()}
+
+    def _by_group(self, queues: Iterable[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for queue in queues:
+            found.setdefault(self._keys.slot_group(queue), []).append(queue)
+        return found
+
+    def _now_ms(self) -> float:
+        seconds, microseconds = self._client.redis.time()
+        return float(seconds * 1000 + microseconds / 1000)
+
+
+def note_purge(client: StoreClient, registry: QueueRegistry, queue: str) -> None:
+    """Is the hook ``purged``: what waits in sub-queues goes with the rest of the queue."""
+    LimitStore(client, registry).drop_parked(queue)
+
+
+def _flat(mapping: Mapping[str, str]) -> list[str]:
+    return [part for pair in mapping.items() for part in pair]

@@ -1,0 +1,15 @@
+-- @include key_turn sub_queue
+
+-- How many keys are looked at, those whose turn it is.
+local LOOKED_AT = 10
+
+-- Returns the number of messages in the sub-queues of a queue, how many of them may not go now, and those that go next of
+-- some keys. Cost O(log N).
+local function parked_in(base)
+  local count, sub, next_ones = redis.call('ZCARD', base .. ':parked'), sub_queues(base, 0), {}
+  for _, name in ipairs(count > 0 and redis.call('ZRANGE', base .. ':turns', 0, LOOKED_AT - 1) or {}) do
+    local member = next_in(sub, name, 1)[1]
+    next_ones[#next_ones + 1] = member and string.sub(member, #name + 19)
+  end
+  return count, math.max(0, count - sub.may), next_ones
+end

@@ -1,0 +1,49 @@
+-- @include clock key_turn sub_queue
+
+-- Gives up a place, see `places_in`. Cost O(log N).
+local function give_up(places, now, tag, message)
+  local base, step, name = string.match(redis.call('HGET', places, tag) or '', '^(.-)%z(%d)(.*)$')
+  if not base then
+    return false
+  end
+  local sub = sub_queues(base, now)
+  local key = key_of(sub, name)
+  local was_full = key.running >= key.bound
+  redis.call('HDEL', places, tag)
+  key.running = math.max(0, key.running - 1)
+  if message then
+    local first, number = next_in(sub, name, 1)[1], sub.number
+    if first and string.sub(first, #name + 2, #name + 2) == step then
+      number = tonumber(string.sub(first, #name + 3, #name + 18)) - 1
+    end
+    redis.call('ZADD', base .. ':parked', 0, name .. '\0' .. step .. string.format('%016.0f', number) .. message)
+    key.waiting = key.waiting + 1
+  end
+  if (message or was_full) and enter(sub, name) then
+    wake_idle(sub)
+  end
+  write_back(sub)
+  return true
+end
+
+-- Returns a function that gives up the place of a delivery tag, and returns whether it had one; nil while no tag has
+-- any. With a message, that is the next one of its key. Cost O(log N) a tag.
+local function places_in(places)
+  if redis.call('EXISTS', places) == 0 then
+    return nil
+  end
+  local now = now_ms()
+  return function(tag, message)
+    return give_up(places, now, tag, message)
+  end
+end
+
+-- Gives up the places of all tags of a consumer. Cost O(places).
+local function leave_places(places, consumer)
+  local end_place = places_in(places)
+  for _, tag in ipairs(end_place and redis.call('HKEYS', places) or {}) do
+    if string.sub(tag, 1, #consumer + 1) == consumer .. '.' then
+      end_place(tag)
+    end
+  end
+end

@@ -1,0 +1,73 @@
+-- @include key_turn sub_queue wrong_type
+
+local HEADER = '"delayq_limit":'
+-- Most messages, and about the most bytes, that one fetch sorts of a queue; and most that one command takes.
+local SORTED, SORTED_BYTES, AT_ONCE = 500, 1000000, 50
+
+-- Returns the key of a message, '' without one. Cost O(length).
+local function name_of(message)
+  local _, last = string.find(message, HEADER, 1, true)
+  return last and string.match(message, '^ ?"([%w_.%-:@%%~+,=/]+)"', last + 1) or ''
+end
+
+-- Puts messages into the sub-queues of a queue. Fields of a message: name of its key, step, body. Cost O(log N) each.
+local function park(sub, messages)
+  local members, touched = {}, {}
+  for _, message in ipairs(messages) do
+    sub.number = math.max(sub.number + 1, math.floor(sub.now * 1000))
+    members[#members + 1] = 0
+    members[#members + 1] = message.name
+      .. '\0' .. message.step .. string.format('%016.0f', sub.number) .. message.body
+    touched[message.name] = (touched[message.name] or 0) + 1
+  end
+  for first = 1, #members, 4000 do
+    redis.call('ZADD', sub.base .. ':parked', unpack(members, first, math.min(first + 3999, #members)))
+  end
+  for name, count in pairs(touched) do
+    key_of(sub, name).waiting = key_of(sub, name).waiting + count
+  end
+  return touched
+end
+
+-- Sorts messages of a queue's lists into its sub-queues. limit: returns that of a key; lists: {key of a list, its step}. Cost O(log N) a message.
+local function sort(sub, limit, lists)
+  local messages, left, bytes, failed = {}, SORTED, SORTED_BYTES, nil
+  for _, list in ipairs(lists) do
+    local found
+    repeat
+      found = left > 0 and bytes > 0 and redis.pcall('RPOP', list[1], math.min(left, AT_ONCE)) or {}
+      failed = failed or found.err and (wrong_type({ [list[1]] = 'list' }) or found)
+      for _, body in ipairs(found) do
+        messages[#messages + 1] = { name = name_of(body), step = list[2], body = body }
+        bytes = bytes - #body
+      end
+      left = left - #found
+    until #found < AT_ONCE
+  end
+  sub.has_more = left <= 0 or bytes <= 0
+  for name in pairs(park(sub, messages)) do
+    key_of(sub, name).bound = limit(name).bound
+    enter(sub, name)
+  end
+  return failed
+end
+
+-- Returns the lists of each queue with their steps, those of in-flight messages first, by the base of its keys; and the
+-- step of each list.
+local function lists_by_base(to)
+  local by_base, step_of = {}, {}
+  for _, base in ipairs(to.bases) do
+    by_base[base] = {}
+  end
+  for at = 2 * to.flights + 1, #to.lists do
+    local behind = at - 2 * to.flights - 1
+    step_of[to.lists[at]] = math.floor(behind / to.queues)
+    table.insert(by_base[to.bases[to.flights + behind % to.queues + 1]], { to.lists[at], step_of[to.lists[at]] })
+  end
+  for pair = to.flights, 1, -1 do
+    local step = step_of[to.lists[2 * pair]] or 0
+    table.insert(by_base[to.bases[pair]], 1, { to.lists[2 * pair - 1], step })
+    step_of[to.lists[2 * pair - 1]] = step
+  end
+  return by_base, step_of
+end

@@ -1,0 +1,39 @@
+-- Puts messages of the sub-queues of a queue back into its lists, those next that wait for longest.
+-- KEYS places    HASH  delivery tag -> where its place is
+-- KEYS ready...  LIST  the queue's lists, one a priority step
+-- ARGV base    how the keys of the queue's sub-queues begin
+-- ARGV cursor  where the caller is, '0' at first
+-- ARGV most    NUMBER  messages of each key to put back
+-- Returns {cursor for the next call, '0' at the end; number of messages put back}. Keys that are paused keep theirs.
+-- Atomic: a message is in a sub-queue or in its list.
+-- Cost: O(keys + messages log N)
+-- @include checked_sub_queues clock key_limit key_turn sub_queue
+
+local wrong = wrong_sub(places, base)
+if wrong then
+  return wrong
+end
+local sub, back = sub_queues(base, now_ms()), {}
+local found = sub.is_on and redis.call('HSCAN', base .. ':keys', cursor, 'COUNT', 20) or { '0', {} }
+for at = 1, #found[2], 2 do
+  local name = found[2][at]
+  if name ~= META and limit_of(places .. ':limits', name).bound > 0 then
+    for _, member in ipairs(next_in(sub, name, most)) do
+      back[#back + 1] = { number = string.sub(member, #name + 3, #name + 18), name = name, member = member }
+    end
+  end
+end
+table.sort(back, function(one, other)
+  return one.number > other.number
+end)
+for _, row in ipairs(back) do
+  local key, step = key_of(sub, row.name), string.sub(row.member, #row.name + 2, #row.name + 2)
+  redis.call('ZREM', base .. ':parked', row.member)
+  redis.call('RPUSH', ready[tonumber(step) + 1], string.sub(row.member, #row.name + 19))
+  key.waiting = key.waiting - 1
+  enter(sub, row.name)
+end
+if sub.is_on then
+  write_back(sub)
+end
+return { found[1], #back }
