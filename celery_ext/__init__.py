@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from celery_ext.dead_letters import DeadLetter, DeadLetters
     from celery_ext.delays import DelayChain, DelayLevels, delay_chain_exhausted
+    from celery_ext.limits import Backoff
     from celery_ext.publish import Call, ShardRouter, aclose, asend, asend_many, send_many
     from celery_ext.stopping import TaskCancelled, cancelled, check_cancelled
     from celery_ext.waiting import DelayedTask
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from celery_ext.worker.bootstrap import install
 
 __all__ = [
+    "Backoff",
     "Call",
     "DeadLetter",
     "DeadLetters",
@@ -45,6 +47,7 @@ _MODULES = {
     "aclose": "celery_ext.publish",
     "asend": "celery_ext.publish",
     "asend_many": "celery_ext.publish",
+    "Backoff": "celery_ext.limits",
     "browse": "celery_ext.waiting.select",
     "Call": "celery_ext.publish",
     "cancel": "celery_ext.waiting.control",

@@ -13,6 +13,7 @@ from typing import Any
 from kombu_delayq.errors import InvalidDelayLevel, InvalidIfWaiting, InvalidLimit, InvalidOptions
 from kombu_delayq.options import STORES
 
+#: An entry has the name of its hook, alone or with a dot and the name of a feature behind it.
 #: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
 #: the worker has already started. ``delay_chain`` is called with the property ``delay_chain`` of a published message.
 #: ``purged`` is called after a purge of a queue, with the client and the registry of a store and the queue's name.
@@ -102,4 +103,4 @@ def _begin(sender: Any, **kwargs: Any) -> None:
 
 @cache
 def _functions(name: str) -> list[Any]:
-    return [entry.load() for entry in entry_points(group=GROUP, name=name)]
+    return [entry.load() for entry in entry_points(group=GROUP) if entry.name.partition(".")[0] == name]

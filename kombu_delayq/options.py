@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -122,6 +123,34 @@ def rate(value: object) -> Any:
     number(*RATES)(value[0])
     number(1, 1_000_000)(value[1])
     return value
+
+
+def limits(value: object) -> Any:
+    """Checks limits by name, each with ``running``, ``rate`` and ``weight``."""
+    if not isinstance(value, Mapping):
+        raise ValueError("is not a mapping of names to limits, such as {'account': {'running': 2}}")
+    for name, limit in value.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", name):
+            raise ValueError(f"has {name!r}, which is no name of a limit: letters, digits, '_', '.' and '-'")
+        if not isinstance(limit, Mapping):
+            raise ValueError(f"has {limit!r} for {name!r}, which is not a mapping such as {{'running': 2}}")
+        for field, of_field in limit.items():
+            if field not in _OF_LIMIT:
+                hint = did_you_mean(field, _OF_LIMIT)
+                raise ValueError(f"has {field!r} for {name!r}, which is none of {', '.join(_OF_LIMIT)}{hint}")
+            try:
+                _OF_LIMIT[field](of_field)
+            except ValueError as reason:
+                raise ValueError(f"has {of_field!r} for {field} of {name!r}, which {reason}") from None
+    return value
+
+
+#: What a limit may say, and what checks it.
+_OF_LIMIT: Mapping[str, Check] = {
+    "running": or_none(number(0, 1_000_000, whole=True)),
+    "rate": rate,
+    "weight": or_none(number(0.01, 1000)),
+}
 
 
 def contradiction(overdue: Any, max_lateness: Any) -> str:
@@ -267,6 +296,16 @@ class Options:
         "Most due messages of a queue that all transfer workers together transfer in a second: a number, or [number, "
         "burst]. The burst is how many may go at once after a pause, by default those of a second. One value for each "
         "queue, or a mapping such as {'mails': 50, 'sms': [5, 20]}, with '*' for all others. None: no limit.",
+        alike=True,
+    )
+    limits: Mapping[str, Any] | None = _option(
+        None,
+        or_none(limits),
+        "",
+        "Limits by key, by their names: {'account': {'running': 2}} lets two tasks of each account run at once over "
+        "all workers, {'api': {'rate': [50, 100]}} begins 50 a second and 100 at once after a pause, {'tenant': {}} "
+        "only lets keys take turns, and 'weight' gives more of these. The worker that starts last decides. None: this "
+        "app declares none.",
         alike=True,
     )
     compact: bool = _option(

@@ -20,7 +20,7 @@ from celery_ext.delays.chain import DelayChain, id_of_chain
 from celery_ext.delays.given_up import BackendAfterLetter, GivenUp
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import is_replacing
-from celery_ext.limits import LimitDeclaration, add_key, declared_limit
+from celery_ext.limits import Backoff, LimitDeclaration, add_key, declared_limit
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message import CHAIN_ID, LAST_ERROR, Reason, apply_here, argument, check_waiting, text_of
 
@@ -139,7 +139,7 @@ class WatchingRequest(_Request):
 
     def _count(self, error: BaseException) -> None:
         """Counts a failure, once, for the chart of what has happened to the queue."""
-        is_none = isinstance(error, (Ignore, Terminated)) or (isinstance(error, Reject) and error.requeue)
+        is_none = isinstance(error, (Ignore, Terminated, Backoff)) or (isinstance(error, Reject) and error.requeue)
         count = getattr(self.message, "count", None)  # of kombu's own messages nobody knows the queue
         if count is not None and not is_none and not self.__dict__.get("is_counted"):
             self.is_counted = True

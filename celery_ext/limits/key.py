@@ -11,10 +11,10 @@ from urllib.parse import quote
 from uuid import UUID
 
 from kombu_delayq.errors import InvalidLimit, did_you_mean, quoted
-from kombu_delayq.message import DEAD_LETTER
+from kombu_delayq.message import DEAD_LETTER, PLACE
 
 #: Header of a message with its key, such as ``account:7``: the name of a limit and, after a colon, the values.
-LIMIT_HEADER = "delayq_limit"
+LIMIT_HEADER = PLACE
 #: Longest key in characters. The tail of a longer one is replaced by so many hex digits of its SHA-256 after a ``~``.
 MAX_KEY, _DIGITS = 200, 32
 

@@ -10,7 +10,10 @@ class LimitKeys(KeyNames):
     """
 
     def limits(self, queue: str) -> str:
-        """HASH: limits by name, as JSON; with ``=`` before a name or a key, what people have set in their place."""
+        """HASH: limits by name, as JSON; with ``=`` before a name or a key, what people have set in their place.
+
+        In the one of all queues, also the names of the queues that have limits, each with ``@`` before it.
+        """
         return f"{self._of.places(queue)}:limits"
 
     def turns(self, queue: str) -> str:

@@ -2,22 +2,21 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from celery_ext.limits.keys import LimitKeys
 from celery_ext.limits.limit import Limit
 from kombu_delayq.message import pages
-from kombu_delayq.redis import Args, HashKey, ListKey, ListKeys, operation
-from kombu_delayq.store import HeldKeys, QueueRegistry, StoreClient, StorePart, without_bodies
-from kombu_delayq.store import PAGE, PARKED
+from kombu_delayq.redis import Args, HashKey, ListKey, ListKeys, operation, time_ms
+from kombu_delayq.store import PAGE, PARKED, HeldKeys, QueueRegistry, StoreClient, StorePart, without_bodies
 from kombu_delayq.text import as_bytes, as_text
 
 #: How many keys one call looks at.
 KEYS_PAGE = 200
 #: How many messages of a key one call of ``unpark`` puts back.
 UNPARKED = 10
-#: What stands before a limit, or a key, that people have set.
-SET = "="
+#: What stands before a limit, or a key, that people have set; and before the name of a queue that has limits.
+SET, QUEUE = "=", "@"
 
 
 class KeyState(NamedTuple):
@@ -106,13 +105,16 @@ class LimitStore(StorePart):
         Returns:
             The queues for which something has changed.
         """
+        queues = list(queues)
         wanted = {"": "1", **{name: limit.written() for name, limit in limits.items()}}
         of_all = self._found("")
         changed = []
         for group, of_group in self._by_group([*queues, ""]).items():
             known = self._found(group)
             wanted_here = wanted | {name: text for name, text in of_all.items() if name.startswith(SET)}
-            gone = [name for name in known if name not in wanted_here and not name.startswith(SET)]
+            if not group:
+                wanted_here |= {QUEUE + queue: "1" for queue in queues}
+            gone = [name for name in known if name not in wanted_here and not name.startswith((SET, QUEUE))]
             if known | wanted_here != known:
                 self._client.ask("HSET", self._own.limits(group), *_flat(wanted_here))
             if gone:
@@ -121,7 +123,7 @@ class LimitStore(StorePart):
                 changed += [queue for queue in of_group if queue]
         return changed
 
-    def set(self, name: str, limit: Limit | None, queues: Iterable[str]) -> None:
+    def override(self, name: str, limit: Limit | None, queues: Iterable[str]) -> None:
         """Sets a limit, or that of one key, in place of what workers declare; until it is None.
 
         Args:
@@ -140,27 +142,30 @@ class LimitStore(StorePart):
 
     def limits(self, queue: str = "") -> Limits:
         """Returns the limits of a queue, by default those that are known for all; one round trip."""
-        declared, given = {}, {}
+        declared, given = dict[str, Limit](), dict[str, Limit]()
         for name, text in self._found(queue).items():
-            limit = Limit.read(text) if name else None
+            limit = Limit.read(text) if name and not name.startswith(QUEUE) else None
             if limit is not None:
                 (given if name.startswith(SET) else declared)[name.removeprefix(SET)] = limit
         return Limits(declared, given)
 
-    def is_used(self, queue: str = "") -> bool:
-        """Whether anything is limited."""
-        return bool(self._client.ask("EXISTS", self._own.limits(queue)))
+    def queues(self) -> set[str]:
+        """Returns the names of the queues in which workers have declared limits; one round trip."""
+        return {name.removeprefix(QUEUE) for name in self._found("") if name.startswith(QUEUE)}
+
+    def has_parked(self, queue: str) -> bool:
+        """Whether a message waits in a sub-queue of a queue."""
+        return bool(self._client.ask("EXISTS", self._keys.parked(queue)))
 
     def keys(self, queue: str) -> Iterator[KeyState]:
         """Yields the keys of a queue that have messages, or whose tasks run; two round trips for some hundred keys."""
-        cursor, key = "0", as_bytes(self._keys.parked_keys(queue))
+        cursor, key = 0, as_bytes(self._keys.parked_keys(queue))
         now_ms = self._now_ms()
         while True:
-            cursor, found = self._client.ask("HSCAN", key, cursor, "COUNT", KEYS_PAGE)
-            rows = dict(found) if isinstance(found, dict) else dict(zip(found[0::2], found[1::2], strict=True))
-            rows.pop(PARKED, None)
+            cursor, found = self._client.redis.hscan(key, cursor, count=KEYS_PAGE)
+            rows: dict[Any, Any] = {name: noted for name, noted in cast(Any, found).items() if name != PARKED}
             yield from self._states(queue, rows, now_ms)
-            if as_text(str(as_text(cursor)) if isinstance(cursor, bytes | str) else str(cursor)) == "0":
+            if not cursor:
                 return
 
     def states(self, queue: str, names: Sequence[str]) -> list[KeyState]:
@@ -177,7 +182,7 @@ class LimitStore(StorePart):
         """
         cursor, corrected = "0", 0
         while True:
-            cursor, number = self._client.run(self._refresh(queue, cursor, KEYS_PAGE, names))
+            cursor, number = self.refresh_keys(queue, cursor, names)
             corrected += number
             if cursor == "0":
                 return corrected
@@ -188,9 +193,12 @@ class LimitStore(StorePart):
 
     def refresh_keys(self, queue: str, cursor: str = "0", names: Collection[str] = ()) -> tuple[str, int]:
         """Does a page of ``refresh``. Returns the next cursor, ``0`` at the end, and how many keys were corrected."""
-        return self._client.run(self._refresh(queue, cursor, KEYS_PAGE, names))
+        found: tuple[str, int] = self._client.run(self._refresh(queue, cursor, KEYS_PAGE, names))
+        return found
 
-    def back_off(self, queue: str, key: str, rest_s: float, tag: str, message: str, step: int, *, is_early: bool) -> bool:
+    def back_off(
+        self, queue: str, key: str, rest_s: float, tag: str, message: str, step: int, *, is_early: bool
+    ) -> bool:
         """Lets a key rest, and gives the message of a task back as the next one of the key; one round trip.
 
         Args:
@@ -292,8 +300,7 @@ class LimitStore(StorePart):
         return found
 
     def _now_ms(self) -> float:
-        seconds, microseconds = self._client.redis.time()
-        return float(seconds * 1000 + microseconds / 1000)
+        return time_ms(self._client.redis.time())
 
 
 def note_purge(client: StoreClient, registry: QueueRegistry, queue: str) -> None:

@@ -64,6 +64,7 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
 
     celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
     worker_ready.connect(note_chains, dispatch_uid="delayq-chains")
+    worker_ready.connect(declare_limits, dispatch_uid="delayq-limits")
     worker_ready.connect(look_at_start, dispatch_uid="delayq-doctor")
     patch_commands()
     if sender is not None:
@@ -125,6 +126,15 @@ def note_chains(sender: Any, **kwargs: Any) -> None:
             store.chains.use_chains()
         except RedisError as error:  # the first step that is stored notes it too
             logger.warning("Redis cannot note that delay chains are in use: %s", error)
+
+
+def declare_limits(sender: Any, **kwargs: Any) -> None:
+    """Writes the limits of the transport option ``limits``: those of the worker that started last hold."""
+    store = store_of_consumer(sender)
+    if store is not None and store.options.limits is not None:
+        from celery_ext.limits import declare_limits
+
+        declare_limits(store, list(sender.app.amqp.queues.consume_from))
 
 
 def look_at_start(sender: Any, **kwargs: Any) -> None:

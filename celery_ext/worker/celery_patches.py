@@ -10,6 +10,7 @@ from functools import partial, wraps
 from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from billiard.einfo import ExceptionWithTraceback
 from celery.app.task import Context
 from celery.concurrency import solo
 from celery.exceptions import WorkerTerminate
@@ -26,6 +27,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from celery_ext.connection import channel_of_consumer, open_store, wrong_keys
+from celery_ext.limits import Backoff, give_back
 from celery_ext.stopping import watch_shutdown
 from celery_ext.worker.plain import Ack, plain
 from celery_ext.worker.remote_control import extended_commands
@@ -98,9 +100,9 @@ PATCHES = (
         _HERE,
     ),
     Patch(
-        "`task_accepted` and `task_ready`, which requests call",
+        "`task_accepted`, `task_ready` and `Request.on_failure`",
         "Celery tells nobody when a task ends that was acknowledged before. Ours tells its message, whose place is "
-        "free then.",
+        "free then; and a task that raised `Backoff` gives its message back.",
         _HERE,
         stays=True,
     ),
@@ -272,6 +274,18 @@ def _note_ends() -> None:
         if isinstance(message := getattr(request, "_message", None), FetchedMessage):
             message.end()
 
+    failed = requests.Request.on_failure
+
+    @wraps(failed)
+    def on_failure(self: Any, exc_info: Any, *args: Any, **kwargs: Any) -> Any:
+        error = exc_info.exception
+        error = error.exc if isinstance(error, ExceptionWithTraceback) else error
+        if isinstance(error, Backoff):
+            give_back(self, error)
+        return failed(self, exc_info, *args, **kwargs)
+
+    _applied.callback(setattr, requests.Request, "on_failure", failed)
+    requests.Request.on_failure = on_failure
     make = requests.create_request_cls
     _applied.callback(setattr, make, "__defaults__", make.__defaults__)
     _applied.callback(setattr, requests, "task_accepted", accepted)

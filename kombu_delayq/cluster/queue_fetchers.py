@@ -222,6 +222,11 @@ class QueueFetchers:
         for fetcher in list(self._fetchers):
             fetcher.note_free()
 
+    def excuse(self, tag: str) -> None:
+        """Notes that a script has removed a message, which an acknowledgement under way does not find."""
+        if (queue := self.held.get(tag)) is not None:
+            self._of(queue).fetcher.excuse(tag)
+
     def acks_later(self, tag: str) -> bool:
         """Whether ``ack`` of a message only notes it, so that the thread that consumes may do so in any callback."""
         queue = self.held.get(tag)

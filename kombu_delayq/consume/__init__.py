@@ -3,7 +3,7 @@
 from kombu_delayq.consume.channel import ConsumingChannel
 from kombu_delayq.consume.consumer import Consumer
 from kombu_delayq.consume.credit import Credit
-from kombu_delayq.consume.fetched import FetchedMessage
+from kombu_delayq.consume.fetched import FetchedMessage, FetchedPayload
 from kombu_delayq.consume.fetcher import OTHER_CONNECTIONS, Fetcher
 from kombu_delayq.consume.heartbeat import Heartbeat
 from kombu_delayq.consume.pipelined import PipelinedConnection
@@ -22,6 +22,7 @@ __all__ = [
     "Credit",
     "DelayedPoller",
     "FetchedMessage",
+    "FetchedPayload",
     "FetchedQoS",
     "Fetcher",
     "Heartbeat",

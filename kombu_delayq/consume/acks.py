@@ -60,6 +60,11 @@ class Acks:
         """Notes a message as acknowledged."""
         self._tags.append(tag)
 
+    def excuse(self, tag: str) -> None:
+        """Notes that a script has removed a message whose early acknowledgement may be under way."""
+        if tag in self._tags or tag in self._sent:
+            self._repeated.add(tag)
+
     def commands(self, store: "DelayStore") -> tuple[list[Command], Callable[[list[Any]], None]]:
         """Returns the commands that remove the messages, none or one, and what takes their replies."""
         tags = drained(self._tags, PAGE) if monotonic() >= self._resumes_at else []

@@ -102,6 +102,17 @@ class FetchedMessage(_Message):
                     logger.info("the place of a task is free once Redis answers: %s", error)
         self.channel.fetcher.note_free()
 
+    def let_go(self) -> None:
+        """Notes that its task has ended, and that a script has taken the message and its place. For any thread."""
+        tag = self.delivery_tag
+        self.goes_on = False
+        self.channel.consumer.going_on.discard(tag)
+        self.channel.fetcher.excuse(tag)
+        self.channel.consumer.held.pop(tag, None)
+        if not self.acknowledged:
+            virtual.QoS.ack(self.channel.qos, tag)
+            self._state = "REQUEUED"
+
     def count(self, outcome: "Outcome") -> None:
         """Counts what has become of the task for its queue, with the next heartbeat; any thread may do so."""
         if isinstance(self._raw, FetchedPayload):

@@ -258,6 +258,10 @@ class Fetcher:
             self._wants_process = False
             self.wake()
 
+    def excuse(self, tag: str) -> None:
+        """Notes that a script has removed a message, which an acknowledgement under way does not find."""
+        self._acks.excuse(tag)
+
     def acks_later(self, tag: str) -> bool:
         """Whether ``ack`` of a message only notes it, so that any thread may do so in the middle of its work."""
         return tag in self.held and not self._is_closed and self._poller.loop_turns and self._channel.fetches
@@ -402,10 +406,10 @@ class Fetcher:
     def _note_again(self, reply: Any) -> None:
         """Notes when to ask again for messages that may not go now."""
         again_s = self._store.fetching.again_s(reply)
-        self._wants_process = again_s == inf
-        if again_s is not None and not self._wants_process:
+        if again_s is not None and again_s < inf:
             self._again_at = monotonic() + again_s if again_s else 0.0
             self._poller.wake_in(again_s)
+        self._wants_process |= again_s == inf or (again_s is not None and not self._credit.free)
         if self._wants_process and self._credit.free:  # freed since the request was sent
             self.note_free()
 

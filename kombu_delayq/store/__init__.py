@@ -27,7 +27,7 @@ from kombu_delayq.store.delivery import Delivery
 from kombu_delayq.store.fetching import Fetching, ack
 from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.hash_layout import body_of, id_of, may_be_duplicate, shared_id, without_suffix
-from kombu_delayq.store.keys import KeyNames, Keys, glob_escaped
+from kombu_delayq.store.keys import PARKED, KeyNames, Keys, glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
 from kombu_delayq.store.leases import Leases, lead, release
 from kombu_delayq.store.lookup import MAX_BYTES, MAX_DUPLICATES, Change, Lookup, NotSearched, is_step
@@ -82,6 +82,7 @@ __all__ = [
     "MAX_DUPLICATES",
     "NO_PLACE",
     "PAGE",
+    "PARKED",
     "Announcements",
     "Beside",
     "CancelledChains",

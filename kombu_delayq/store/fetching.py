@@ -197,7 +197,7 @@ class Fetching(StorePart):
         return sum(self._client.send(self._sizes(queue)))
 
     def available(self, queues: Sequence[str]) -> list[int]:
-        """Counts the messages that a consumer would get: ``ready`` without ``limited``; 0 for a queue that is paused."""
+        """Counts the messages that a consumer would get: ``ready`` without ``limited``, and 0 for a paused queue."""
         paused = self.paused() if queues else {}
         counts = zip(queues, self.ready(queues), self.limited(queues), strict=True)
         return [0 if queue in paused else max(count - limited, 0) for queue, count, limited in counts]

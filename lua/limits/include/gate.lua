@@ -60,19 +60,22 @@ local function gate_of(places, to)
     -- processes is free, nil for not before it is woken.
     settle = function(may_take)
       local again
+      by.is_short = by.is_short or may_take and by.free <= 0
       if #by.taken > 0 then
         redis.call('HSET', places, unpack(by.taken))
       end
+      local is_on = false
       for _, sub in pairs(subs) do
         if sub.is_on then
-          again = math.min(again or math.huge, again_in(sub, to, may_take and not by.is_short and by.free > 0) or math.huge)
+          is_on = true
+          again = math.min(again or math.huge, again_in(sub, to, may_take and not by.is_short) or math.huge)
           write_back(sub)
         end
       end
       if again and again < math.huge then
         return string.format('%.0f', math.max(0, again))
       end
-      return by.is_short and '' or nil
+      return is_on and by.is_short and '' or nil
     end,
   }
 end

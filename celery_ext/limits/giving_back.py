@@ -1,0 +1,50 @@
+"""Gives the messages of tasks back that have raised ``Backoff``."""
+
+from typing import TYPE_CHECKING
+
+from kombu.log import get_logger
+
+from celery_ext.limits.backoff import Backoff
+from celery_ext.limits.key import LIMIT_HEADER
+from celery_ext.limits.store import LimitStore
+from kombu_delayq.consume import FetchedMessage, FetchedPayload
+from kombu_delayq.message import Due, priority_of, to_json
+
+if TYPE_CHECKING:
+    from celery.worker.request import Request
+
+logger = get_logger(__name__)
+
+
+def give_back(request: "Request", rest: Backoff) -> bool:
+    """Gives the message of a task back that has raised ``Backoff``. Returns False for a message that is not ours.
+
+    Called in the worker's own process, before Celery handles the end of the task.
+
+    Args:
+        request: The worker's request.
+        rest: What the task has raised.
+
+    Raises:
+        RedisError, OSError: Redis is away. The task counts as failed then; acknowledged late, it runs again.
+    """
+    message = request._message
+    if not isinstance(message, FetchedMessage) or not isinstance(message._raw, FetchedPayload):
+        logger.warning("task %s raised Backoff, but its message was not fetched by our transport", request.id)
+        return False
+    channel, raw, tag, is_early = message.channel, message._raw, message.delivery_tag, message.acknowledged
+    key = (message.headers or {}).get(LIMIT_HEADER)
+    if key:
+        step = channel.store.fetching.step_of(priority_of(raw))
+        store = channel.store.part(LimitStore)
+        was_held = store.back_off(raw.queue, key, rest.seconds, tag, to_json(raw), step, is_early=is_early)
+    else:
+        due = Due(channel.store.now_ms() + 1000 * rest.seconds, relative=False, task_id=request.id)
+        offer = channel.offer_of({**raw, "properties": dict(raw["properties"])}, due)
+        queue, held_as = raw.queue, "" if is_early else tag
+        was_held = channel.store.delivery.adopt(queue, offer, held_as, channel.expire_ms(queue)) != "gone"
+    if not was_held:
+        logger.warning("task %s raised Backoff, but its message had gone back to its queue before", request.id)
+    message.let_go()
+    request.acknowledged = True
+    return True
