@@ -46,5 +46,6 @@ def give_back(request: "Request", rest: Backoff) -> bool:
     if not was_held:
         logger.warning("task %s raised Backoff, but its message had gone back to its queue before", request.id)
     message.let_go()
+    channel.fetcher.wake()  # its next request learns when the rest is over
     request.acknowledged = True
     return True

@@ -407,6 +407,8 @@ class Fetcher:
         """Notes when to ask again for messages that may not go now."""
         again_s = self._store.fetching.again_s(reply)
         if again_s is not None and again_s < inf:
+            if not self._consumer.subscribed:  # no script can wake it
+                again_s = min(again_s, PASSING_S)
             self._again_at = monotonic() + again_s if again_s else 0.0
             self._poller.wake_in(again_s)
         self._wants_process |= again_s == inf or (again_s is not None and not self._credit.free)

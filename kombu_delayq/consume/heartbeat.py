@@ -139,7 +139,9 @@ class Heartbeat:
         """Keeps the subscription. Returns whether Redis has to know that there is one now, or none any more."""
         self._does(lambda _: self._presence.keep(self._consumer.names))
         before, self._consumer.subscribed = self._consumer.subscribed, self._presence.names
-        return before != self._consumer.subscribed
+        if has_changed := before != self._consumer.subscribed:
+            self._wake()  # a script may have tried before
+        return has_changed
 
     def _does(self, work: "Callable[[DelayStore], object]") -> bool:
         """Does a part of the work. Returns whether it succeeded; an error goes to the log."""
