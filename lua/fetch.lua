@@ -13,7 +13,7 @@
 -- ARGV turns              FLAG    to serve the queues of a step in turns; else one after the other
 -- ARGV rows...  {name, base}  queue of each pair, then each queue: its name as JSON, with a '-' before it when its
 -- consumer does not acknowledge; and how its further keys begin
--- Returns {number of the routing, message, ...} in the order of the tags; the numbers of paused queues, each with false;
+-- Returns {number of a routing, message, ...} in the order of the tags; the numbers of paused queues, each with false;
 -- 0 and in how many ms to ask again, '' for once a process is free. Or 'ended', and nothing more, without a lease
 -- Atomic: a message is in its queue or unacked, never in neither. What is left in in-flight lists is next in its queue.
 -- Cost: O(most + lists)

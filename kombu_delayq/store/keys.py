@@ -275,7 +275,7 @@ class Keys:
 
     def parked_keys(self, queue: str) -> str:
         """HASH: what is known of the messages in ``parked``, by key; of all of them under ``PARKED``."""
-        return f"{self.base(queue)}:keys"
+        return f"{self.base(queue)}:known"
 
     def consumers(self, queue: str) -> str:
         """ZSET: names of the consumers, with the end of their leases, ms since the epoch; 0 while one is reclaimed."""

@@ -11,11 +11,11 @@ if wrong then
   return wrong
 end
 local count, was_on = redis.call('ZCARD', base .. ':parked'), sub_queues(base, 0).is_on
-redis.call('UNLINK', base .. ':parked', base .. ':turns', base .. ':keys')
+redis.call('UNLINK', base .. ':parked', base .. ':turns', base .. ':known')
 if was_on then
   local sub = sub_queues(base, now_ms())
   for name, running in pairs(places_of(places, base)) do
-    key_of(sub, name).running = running
+    key_in(sub, name).running = running
   end
   write_back(sub)
 end

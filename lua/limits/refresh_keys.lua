@@ -19,13 +19,13 @@ if not sub.is_on then
 end
 end_rests(sub)
 if count > 0 and #names == 0 then
-  found = redis.call('HSCAN', base .. ':keys', cursor, 'COUNT', count)
+  found = redis.call('HSCAN', base .. ':known', cursor, 'COUNT', count)
 end
 local running = count > 0 and places_of(places, base) or {}
-for at = 1, #found[2], #names > 0 and 1 or 2 do
-  local name = found[2][at]
+for i = 1, #found[2], #names > 0 and 1 or 2 do
+  local name = found[2][i]
   if name ~= META then
-    local key = key_of(sub, name)
+    local key = key_in(sub, name)
     local waiting = redis.call('ZLEXCOUNT', base .. ':parked', '[' .. name .. '\0', '(' .. name .. '\1')
     if key.waiting ~= waiting or key.running ~= (running[name] or 0) then
       corrected = corrected + 1

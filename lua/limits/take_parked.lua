@@ -16,7 +16,7 @@ for number, member in ipairs(members) do
   taken[number] = redis.call('ZREM', base .. ':parked', member)
   if taken[number] == 1 then
     local name = string.match(member, '^[^%z]*')
-    key_of(sub, name).waiting = math.max(0, key_of(sub, name).waiting - 1)
+    key_in(sub, name).waiting = math.max(0, key_in(sub, name).waiting - 1)
     enter(sub, name)
   end
 end

@@ -14,20 +14,20 @@ if wrong then
   return wrong
 end
 local sub, back = sub_queues(base, now_ms()), {}
-local found = sub.is_on and redis.call('HSCAN', base .. ':keys', cursor, 'COUNT', 20) or { '0', {} }
-for at = 1, #found[2], 2 do
-  local name = found[2][at]
+local found = sub.is_on and redis.call('HSCAN', base .. ':known', cursor, 'COUNT', 20) or { '0', {} }
+for i = 1, #found[2], 2 do
+  local name = found[2][i]
   if name ~= META and limit_of(places .. ':limits', name).bound > 0 then
     for _, member in ipairs(next_in(sub, name, most)) do
       back[#back + 1] = { number = string.sub(member, #name + 3, #name + 18), name = name, member = member }
     end
   end
 end
-table.sort(back, function(one, other)
-  return one.number > other.number
+table.sort(back, function(one, two)
+  return one.number > two.number
 end)
 for _, row in ipairs(back) do
-  local key, step = key_of(sub, row.name), string.sub(row.member, #row.name + 2, #row.name + 2)
+  local key, step = key_in(sub, row.name), string.sub(row.member, #row.name + 2, #row.name + 2)
   redis.call('ZREM', base .. ':parked', row.member)
   redis.call('RPUSH', ready[tonumber(step) + 1], string.sub(row.member, #row.name + 19))
   key.waiting = key.waiting - 1

@@ -6,7 +6,7 @@ local function wrong_sub(places, base)
     [places] = 'hash',
     [base .. ':parked'] = 'zset',
     [base .. ':turns'] = 'zset',
-    [base .. ':keys'] = 'hash',
+    [base .. ':known'] = 'hash',
     [base .. ':rests'] = 'zset',
     [base .. ':idle'] = 'set',
   })

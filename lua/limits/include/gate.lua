@@ -64,10 +64,8 @@ local function gate_of(places, to)
       if #by.taken > 0 then
         redis.call('HSET', places, unpack(by.taken))
       end
-      local is_on = false
       for _, sub in pairs(subs) do
         if sub.is_on then
-          is_on = true
           again = math.min(again or math.huge, again_in(sub, to, may_take and not by.is_short) or math.huge)
           write_back(sub)
         end
@@ -75,7 +73,7 @@ local function gate_of(places, to)
       if again and again < math.huge then
         return string.format('%.0f', math.max(0, again))
       end
-      return is_on and by.is_short and '' or nil
+      return again and by.is_short and '' or nil
     end,
   }
 end

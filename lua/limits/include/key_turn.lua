@@ -10,7 +10,7 @@ end
 
 -- Gives a key its turn if it has a message that waits, a free place and no rest; otherwise takes it. Cost O(log N).
 local function enter(sub, name, member)
-  local key = key_of(sub, name)
+  local key = key_in(sub, name)
   member = member or that_may(key) > 0 and next_in(sub, name, 1)[1]
   if not member or that_may(key) == 0 then
     redis.call('ZREM', sub.base .. ':turns', name)
@@ -24,7 +24,7 @@ end
 
 -- Lets a key rest until a time, ms since the epoch, unless it rests for longer.
 local function set_rest(sub, name, till)
-  local key = key_of(sub, name)
+  local key = key_in(sub, name)
   key.rests = math.max(till, tonumber(key.rests or 0))
   redis.call('ZADD', sub.base .. ':rests', text_of(key.rests), name)
   redis.call('ZREM', sub.base .. ':turns', name)
@@ -45,7 +45,7 @@ end
 local function end_rests(sub)
   local over = redis.call('ZRANGEBYSCORE', sub.base .. ':rests', '-inf', text_of(sub.now), 'LIMIT', 0, RESTS)
   for _, name in ipairs(over) do
-    key_of(sub, name).rests = false
+    key_in(sub, name).rests = false
     redis.call('ZREM', sub.base .. ':rests', name)
     enter(sub, name)
   end

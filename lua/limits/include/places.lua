@@ -7,7 +7,7 @@ local function give_up(places, now, tag, message)
     return false
   end
   local sub = sub_queues(base, now)
-  local key = key_of(sub, name)
+  local key = key_in(sub, name)
   local was_full = key.running >= key.bound
   redis.call('HDEL', places, tag)
   key.running = math.max(0, key.running - 1)

@@ -2,7 +2,7 @@
 
 local HEADER = '"delayq_limit":'
 -- Most messages, and about the most bytes, that one fetch sorts of a queue; and most that one command takes.
-local SORTED, SORTED_BYTES, AT_ONCE = 500, 1000000, 50
+local SORTED, SORTED_BYTES, PER_CALL = 500, 1000000, 50
 
 -- Returns the key of a message, '' without one. Cost O(length).
 local function name_of(message)
@@ -24,7 +24,7 @@ local function park(sub, messages)
     redis.call('ZADD', sub.base .. ':parked', unpack(members, first, math.min(first + 3999, #members)))
   end
   for name, count in pairs(touched) do
-    key_of(sub, name).waiting = key_of(sub, name).waiting + count
+    key_in(sub, name).waiting = key_in(sub, name).waiting + count
   end
   return touched
 end
@@ -35,18 +35,19 @@ local function sort(sub, limit, lists)
   for _, list in ipairs(lists) do
     local found
     repeat
-      found = left > 0 and bytes > 0 and redis.pcall('RPOP', list[1], math.min(left, AT_ONCE)) or {}
-      failed = failed or found.err and (wrong_type({ [list[1]] = 'list' }) or found)
+      local ready = list[1]
+      found = left > 0 and bytes > 0 and redis.pcall('RPOP', ready, math.min(left, PER_CALL)) or {}
+      failed = failed or found.err and (wrong_type({ [ready] = 'list' }) or found)
       for _, body in ipairs(found) do
         messages[#messages + 1] = { name = name_of(body), step = list[2], body = body }
         bytes = bytes - #body
       end
       left = left - #found
-    until #found < AT_ONCE
+    until #found < PER_CALL
   end
   sub.has_more = left <= 0 or bytes <= 0
   for name in pairs(park(sub, messages)) do
-    key_of(sub, name).bound = limit(name).bound
+    key_in(sub, name).bound = limit(name).bound
     enter(sub, name)
   end
   return failed
@@ -59,10 +60,10 @@ local function lists_by_base(to)
   for _, base in ipairs(to.bases) do
     by_base[base] = {}
   end
-  for at = 2 * to.flights + 1, #to.lists do
-    local behind = at - 2 * to.flights - 1
-    step_of[to.lists[at]] = math.floor(behind / to.queues)
-    table.insert(by_base[to.bases[to.flights + behind % to.queues + 1]], { to.lists[at], step_of[to.lists[at]] })
+  for place = 2 * to.flights + 1, #to.lists do
+    local behind = place - 2 * to.flights - 1
+    step_of[to.lists[place]] = math.floor(behind / to.queues)
+    table.insert(by_base[to.bases[to.flights + behind % to.queues + 1]], { to.lists[place], step_of[to.lists[place]] })
   end
   for pair = to.flights, 1, -1 do
     local step = step_of[to.lists[2 * pair]] or 0

@@ -6,13 +6,15 @@
 -- Keys of each queue, behind its base:
 --   :parked  ZSET  key, NUL, priority step, 16 digits, message: what waits in sub-queues, all with the score 0
 --   :turns   ZSET  key -> priority step * STEP + virtual time: the keys of which a message may go now
---   :keys    HASH  key -> waiting, running, bound of running, virtual time, when its tokens are full (ms); and META
+--   :known   HASH  key -> waiting, running, bound of running, virtual time, when its tokens are full (ms); and META
 --   :rests   ZSET  key -> until when it rests, ms since the epoch
 --   :idle    SET   channels of consumers that would take a message
 -- META -> virtual time of the latest turn, latest number of 16 digits, messages that may go now, when the last consumer
 -- that waits for the end of a rest asks again (ms)
 
-local META, STEP, NONE = '\0', 1e11, 'inf'
+local META = '\0'
+local STEP = 1e11
+local NONE = 'inf'
 
 local function text_of(number)
   return number == math.huge and NONE or string.format('%.17g', number)
@@ -20,7 +22,7 @@ end
 
 -- Returns the sub-queues of a queue. base: of its keys. Cost O(1).
 local function sub_queues(base, now)
-  local meta = redis.call('HGET', base .. ':keys', META)
+  local meta = redis.call('HGET', base .. ':known', META)
   local turn, number, may, asked = string.match(meta or '0 0 0 0', '(%S+) (%S+) (%S+) (%S+)')
   return {
     base = base, now = now, is_on = meta and true, turn = tonumber(turn), number = tonumber(number),
@@ -34,10 +36,10 @@ local function that_may(key)
 end
 
 -- Returns what is known of a key; the caller changes it. Cost O(1).
-local function key_of(sub, name)
+local function key_in(sub, name)
   local key = sub.keys[name]
   if not key then
-    local known = redis.call('HGET', sub.base .. ':keys', name)
+    local known = redis.call('HGET', sub.base .. ':known', name)
     local waiting, running, bound, time, full = string.match(known or '0 0 inf 0 0', '(%S+) (%S+) (%S+) (%S+) (%S+)')
     key = {
       waiting = tonumber(waiting), running = tonumber(running), bound = bound == NONE and math.huge or tonumber(bound),
@@ -51,7 +53,7 @@ end
 
 -- Writes what has changed. Cost O(keys that were asked for).
 local function write_back(sub)
-  local known, gone, idle = {}, {}, true
+  local known, gone = {}, {}
   for name, key in pairs(sub.keys) do
     sub.may = sub.may + that_may(key) - key.may
     key.may = that_may(key)
@@ -65,11 +67,12 @@ local function write_back(sub)
     end
   end
   known[#known + 1] = META
-  known[#known + 1] = table.concat({ text_of(sub.turn), text_of(sub.number), text_of(sub.may), text_of(sub.asked) }, ' ')
+  known[#known + 1] =
+    table.concat({ text_of(sub.turn), text_of(sub.number), text_of(sub.may), text_of(sub.asked) }, ' ')
   for first = 1, #known, 4000 do
-    redis.call('HSET', sub.base .. ':keys', unpack(known, first, math.min(first + 3999, #known)))
+    redis.call('HSET', sub.base .. ':known', unpack(known, first, math.min(first + 3999, #known)))
   end
   for first = 1, #gone, 4000 do
-    redis.call('HDEL', sub.base .. ':keys', unpack(gone, first, math.min(first + 3999, #gone)))
+    redis.call('HDEL', sub.base .. ':known', unpack(gone, first, math.min(first + 3999, #gone)))
   end
 end

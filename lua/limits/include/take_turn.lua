@@ -8,7 +8,7 @@ local function take_turn(sub, by, step, tag)
     if not name or math.floor(tonumber(score) / STEP) > step then
       return nil
     end
-    local key, limit = key_of(sub, name), by.limit(name)
+    local key, limit = key_in(sub, name), by.limit(name)
     if tag and by.free <= 0 and (limit.bound < math.huge or limit.pause_ms) then
       by.is_short = true
       return nil

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.redis.scripts import ROLES, parameters
 from tests.support.lua.names import source_of, used_in
+from tests.support.lua.scripts import INCLUDES
 
 #: Commands that take a key of one type alone; those on ZSETs and HASHes begin with their letter.
 _OF_TYPE = {
     "LIST": "LINDEX LLEN LMOVE LPOS LPUSH LRANGE LREM LSET LTRIM RPOP RPUSH",
-    "SET": "SADD SMEMBERS SMISMEMBER SREM",
+    "SET": "SADD SMEMBERS SMISMEMBER SRANDMEMBER SREM",
     "STRING": "BITFIELD GET INCRBY SET",
     "": "DEL EXISTS INFO OBJECT PERSIST PEXPIRE PTTL PUBLISH PUBSUB TIME TYPE UNLINK",
 }
@@ -53,7 +54,7 @@ def key_types(source: str, layout: str) -> list[dict[str, str]]:
 
     Twice where an operation works on both layouts at once: for its own keys, and for those of the other layout.
     """
-    found: list[dict[str, str]] = [{**_NO_KEYS}]
+    found: list[dict[str, str]] = [{**_NO_KEYS, **_of_features()}]
     [other] = {*LAYOUTS} - {layout}
     for key in parameters(source)["KEYS"]:
         if key.kind:
@@ -63,6 +64,13 @@ def key_types(source: str, layout: str) -> list[dict[str, str]]:
         else:
             found.append(stored_types(other))
     return found
+
+
+def _of_features() -> dict[str, str]:
+    """Returns the types of the keys whose names scripts of features make, by their ends, as an include checks them."""
+    sources = [source_of(path) for path in INCLUDES if not path.startswith("include/")]
+    found = [match for source in sources for match in re.findall(r"\[\w+ \.\. ':(\w+)'\] = '(\w+)'", source)]
+    return {end: type_.upper() for end, type_ in found}
 
 
 def stored_types(layout: str) -> dict[str, str]:
