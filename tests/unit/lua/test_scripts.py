@@ -42,7 +42,7 @@ def test_every_operation_has_its_method_and_its_tests() -> None:
 
 
 def is_for(include: str, layout: str) -> bool:
-    """Whether scripts of a layout get an include: not that of the other layout, nor one that a feature stands in for."""
+    """Whether scripts of a layout get an include: not that of the other one, nor one that a feature stands in for."""
     return scripts.path_of(Path(include).stem, layout) == include
 
 
