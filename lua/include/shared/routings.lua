@@ -1,6 +1,6 @@
 -- Returns the routings of rows, with false in the place of those of paused queues; their bases; and the numbers of
--- paused queues, but for in-flight lists, each with false behind it. paused: HASH, names as JSON -> since when; flights:
--- how many rows are those of in-flight lists, which come first. Cost O(queues).
+-- paused queues, but for in-flight lists, each with false behind it. paused: HASH, names as JSON -> since when;
+-- flights: how many rows are those of in-flight lists, which come first. Cost O(queues).
 local function routings_of(paused, rows, flights)
   local routings, bases, rest = {}, {}, {}
   for number, row in ipairs(rows) do

@@ -3,8 +3,8 @@
 -- How many keys are looked at, those whose turn it is.
 local LOOKED_AT = 10
 
--- Returns the number of messages in the sub-queues of a queue, how many of them may not go now, and those that go next of
--- some keys. Cost O(log N).
+-- Returns the number of messages in the sub-queues of a queue, how many of them may not go now, and those that go next
+-- of some keys. Cost O(log N).
 local function parked_in(base)
   local count, sub, next_ones = redis.call('ZCARD', base .. ':parked'), sub_queues(base, 0), {}
   for _, name in ipairs(count > 0 and redis.call('ZRANGE', base .. ':turns', 0, LOOKED_AT - 1) or {}) do

@@ -2,7 +2,7 @@
 -- Fetching sorts the messages of a queue's lists into sub-queues by key, and takes them from there in turns.
 -- Keys of all queues of a slot group, both HASH:
 --   places          delivery tag -> base of the queue's keys, priority step, key: a place that is taken
---   places:limits   name -> JSON of the limit; with '=' before a name or key, what people have set in its place; '' -> 1
+--   places:limits   name -> JSON of the limit; with '=' before a name or key, what people have set instead; '' -> 1
 -- Keys of each queue, behind its base:
 --   :parked  ZSET  key, NUL, priority step, 16 digits, message: what waits in sub-queues, all with the score 0
 --   :turns   ZSET  key -> priority step * STEP + virtual time: the keys of which a message may go now

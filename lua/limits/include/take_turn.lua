@@ -1,7 +1,7 @@
 -- @include key_limit key_turn sub_queue
 
--- Takes the message whose turn it is, unless its step is behind another one. by: has the function `limit` and the fields
--- free, and the list taken: tags and their places; gets is_short where the consumer has no free process for it. Cost O(log N).
+-- Takes the message whose turn it is, unless its step is behind another one. by: has the function `limit`, the number
+-- free, and the list taken of tags and their places; gets is_short where no process is free for it. Cost O(log N).
 local function take_turn(sub, by, step, tag)
   while true do
     local name, score = unpack(redis.call('ZRANGE', sub.base .. ':turns', 0, 0, 'WITHSCORES'))
