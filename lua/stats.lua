@@ -2,8 +2,8 @@
 -- KEYS due       ZSET  message -> due time, ms since the epoch
 -- KEYS ready...  LIST  the queue's lists, one a priority step
 -- ARGV base  how the keys begin of what the queue has beside its lists
--- Returns {now, number delayed, number ready, number overdue, next due or '', number of those ready that may not go now,
--- ...}, and then for each list that is not empty, and for keys of limits, two texts of the message that is consumed next: its
+-- Returns {now, number delayed, number ready, number overdue, next due or '', number ready that may not go now, ...}:
+-- for each list that is not empty, and for some keys of limits, two texts of the message that is consumed next: its
 -- property `timestamp` or '', its eta or ''
 -- Atomic: all numbers are of one moment.
 -- Cost: O(log N + bytes of these messages)

@@ -29,7 +29,7 @@ local function park(sub, messages)
   return touched
 end
 
--- Sorts messages of a queue's lists into its sub-queues. limit: returns that of a key; lists: {key of a list, its step}.
+-- Sorts messages of a queue's lists into its sub-queues. limit: returns that of a key; lists: {key of one, its step}.
 -- Cost O(log N) a message.
 local function sort(sub, limit, lists)
   local messages, left, bytes, failed = {}, SORTED, SORTED_BYTES, nil
