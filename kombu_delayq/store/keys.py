@@ -258,10 +258,9 @@ class Keys:
         return self._held(self.unacked_index_key, queue)
 
     def places(self, queue: str) -> str:
-        """HASH: delivery tag of each message in hand that takes a place, with where that is; until its task has ended.
+        """HASH: delivery tag of each message that takes a place of a limit, with where; until its task has ended.
 
-        Where an include of a feature says so, such as ``lua/limits/include/places.lua``. Its other keys begin with this
-        name, and those of a queue with ``base``.
+        A feature's other keys begin with this name, and those of a queue with ``base``.
         """
         return self.of_group(queue, "places")
 
@@ -270,11 +269,11 @@ class Keys:
         return self.of_queue(queue, "places")
 
     def parked(self, queue: str) -> str:
-        """ZSET: messages of a queue that wait for a consumer apart from its lists, each behind its order."""
+        """ZSET: messages of a queue that wait in the sub-queues of limits, each behind its key and its order."""
         return f"{self.base(queue)}:parked"
 
     def parked_keys(self, queue: str) -> str:
-        """HASH: what is known of the messages in ``parked``, by key; of all of them under ``PARKED``."""
+        """HASH: keys of limits that have messages or take places, each with five numbers; NUL with those of all."""
         return f"{self.base(queue)}:known"
 
     def consumers(self, queue: str) -> str:
