@@ -197,7 +197,8 @@ def test_a_key_of_the_wrong_type_disturbs_nothing(store: DelayStore) -> None:
 OTHER_KEYS = [
     *(f"~{{delayq}}:{what}" for what in ("queues", "consumed_queues", "cancelled", "chains")),
     *(f"~delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "duplicates", "notes", "ids", "landing*")),
-    *(f"~delayq:{{q}}:{what}" for what in ("consumers", "consumed")),
+    *(f"~delayq:{{q}}:{what}" for what in ("consumers", "consumed", "places*")),
+    "~{delayq}:places*",
     *("~q*", "~{q}*", "~dead", "~unacked*", "~redisson*"),
 ]
 
