@@ -5,11 +5,10 @@
 -- Atomic: reads only.
 -- Cost: O(1)
 -- @unchecked
--- @include clock
+-- @include clock head_due
 
 local reply = { string.format('%.17g', now_ms()) }
 for _, due in ipairs(dues) do
-  local head = redis.pcall('ZRANGE', due, 0, 0, 'WITHSCORES')
-  reply[#reply + 1] = head.err and '0' or head[2] or ''
+  reply[#reply + 1] = head_due(due)
 end
 return reply

@@ -29,7 +29,7 @@ from kombu_delayq.store.figures import Figures
 from kombu_delayq.store.hash_layout import body_of, id_of, may_be_duplicate, shared_id, without_suffix
 from kombu_delayq.store.keys import PARKED, KeyNames, Keys, glob_escaped
 from kombu_delayq.store.layouts import LAYOUT_OF
-from kombu_delayq.store.leases import Leases, lead, release
+from kombu_delayq.store.leases import Leases, Look, lead, release
 from kombu_delayq.store.lookup import MAX_BYTES, MAX_DUPLICATES, Change, Lookup, NotSearched, is_step
 from kombu_delayq.store.nodes import NO_PLACE, Cluster, Node, Place, State
 from kombu_delayq.store.part import StorePart
@@ -108,6 +108,7 @@ __all__ = [
     "LeaseEnded",
     "LeaseHeartbeat",
     "Lists",
+    "Look",
     "Lookup",
     "Memory",
     "Node",

@@ -274,6 +274,10 @@ class Delivery(StorePart):
             logger.info("delayed messages are looked for in the layout %r only: %s", *own, error)
             return found
 
+    def dues(self, queues: Iterable[str]) -> dict[DelayedQueue, str]:
+        """Returns the key with the due times of each queue, in each layout that ``heads`` reads."""
+        return {DelayedQueue(queue, one): self._client.due(queue, one) for queue in queues for one in self._layouts}
+
     def listen(self) -> WakeListener:
         """Subscribes to the announcements of new heads."""
         return WakeListener(self._client.redis, self._keys)

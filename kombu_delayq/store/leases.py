@@ -1,6 +1,6 @@
 """The store's operations by which transfer workers agree on who leads."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -11,16 +11,36 @@ from kombu_delayq.redis import (
     Call,
     Command,
     HashKey,
+    Key,
     SetKey,
+    StringKey,
     StringKeys,
     ZSetKey,
+    ZSetKeys,
     checked,
     operation,
     time_ms,
 )
 from kombu_delayq.store.part import StorePart
-from kombu_delayq.store.types import DelayedQueue, Head, WatchedHeads
-from kombu_delayq.text import as_bytes, as_text
+from kombu_delayq.store.types import DelayedQueue, Head, QueueHeads, WatchedHeads
+from kombu_delayq.text import as_text
+
+
+class Look(NamedTuple):
+    """What Redis says beside a lease, on a server without hash slots.
+
+    Attributes:
+        heads: The heads of the queues that were asked about.
+        queues: The names of these queues.
+        has_ended: Whether the lease of a consumer may have ended.
+        is_watched: Whether it is to be found out who is gone: a message is in hand, or a consumer that has subscribed
+            may have no subscriber.
+    """
+
+    heads: QueueHeads
+    queues: frozenset[str]
+    has_ended: bool
+    is_watched: bool
 
 
 class Lease(NamedTuple):
@@ -31,15 +51,41 @@ class Lease(NamedTuple):
         queues: Names of the queues that hold or held delayed messages.
         rank: Rank of the worker that asked: 1 leads, 2 and 3 are the leader's standbys, of which one leads next, and 0
             waits.
+        look: What else Redis has said, if it was asked.
     """
 
     leader: str
     queues: list[str]
     rank: int
+    look: Look | None = None
+
+
+class LookKeys(NamedTuple):
+    """The keys of ``look``, without those of queues."""
+
+    queues: SetKey
+    lease: StringKey
+    standby: StringKey
+    second: StringKey
+    consumers: ZSetKey
+    consumed: HashKey
+    unacked: HashKey
+
+
+class _Looked(NamedTuple):
+    taken: tuple[str, int, list[str]]
+    now_ms: float
+    has_ended: int
+    is_watched: int
+    due_ms: list[float | None]
 
 
 @operation()
 def lead(*, queues: SetKey, leases: StringKeys, name: str, ttl: int) -> tuple[str, int, list[str]]: ...
+@operation()
+def look(*, keys: LookKeys, dues: ZSetKeys, name: str, ttl: int, channels: str) -> _Looked: ...
+@operation()
+def watched(*, consumed: HashKey, unacked: HashKey, channels: str) -> int: ...
 @operation()
 def release(*, leases: StringKeys, name: str) -> str: ...
 @operation()
@@ -49,11 +95,53 @@ def watch_heads(*, due: ZSetKey, bucket: HashKey) -> tuple[float, float | None, 
 class Leases(StorePart):
     """Leases of transfer workers: one worker leads, and two standbys take over when it dies."""
 
+    #: The layouts of a look that was refused. An ACL may forbid the keys of one; ``Delivery.dues`` leaves it out then.
+    _refused: frozenset[str] | None = None
+
     def lead(self, name: str) -> Lease:
         """Takes or renews the lease of the leading transfer worker, or one of its standbys', if one is free."""
-        ttl_ms = round(self._client.options.lease_ttl * 1000)
-        call = lead(queues=self._keys.queues, leases=self._keys.leases, name=name, ttl=ttl_ms)
-        leader, rank, queues = self._client.run(call)
+        call = lead(queues=self._keys.queues, leases=self._keys.leases, name=name, ttl=self._ttl_ms)
+        return self._lease(*self._client.run(call))
+
+    def look(self, name: str, dues: Mapping[DelayedQueue, Key]) -> Lease:
+        """Does what ``lead`` does, and looks at what else there is to do; one round trip.
+
+        With hash slots it does not look, nor after an ACL has forbidden some key.
+
+        Args:
+            name: Name of the worker.
+            dues: The queues at whose heads to look, see ``Delivery.dues``.
+        """
+        asked = frozenset(delayed.layout for delayed in dues)
+        if self._keys.groups is None and asked != self._refused:
+            try:
+                return self._look(name, dues)
+            except NoPermissionError:
+                self._refused = asked
+        return self.lead(name)
+
+    def watched(self) -> bool:
+        """Returns what ``Look.is_watched`` says, on a server without hash slots; one round trip."""
+        keys = self._keys
+        call = watched(consumed=keys.consumed(""), unacked=keys.unacked(""), channels=keys.presence(""))
+        return bool(self._client.run(call))
+
+    @property
+    def _ttl_ms(self) -> int:
+        return round(self._client.options.lease_ttl * 1000)
+
+    def _look(self, name: str, dues: Mapping[DelayedQueue, Key]) -> Lease:
+        keys = self._keys
+        of_consumers = keys.consumers(""), keys.consumed(""), keys.unacked("")
+        own = LookKeys(keys.queues, keys.lease, keys.standby, keys.second_standby, *of_consumers)
+        call = look(keys=own, dues=dues.values(), name=name, ttl=self._ttl_ms, channels=keys.presence(""))
+        found = self._client.run(call)
+        due_ms = {delayed: at for delayed, at in zip(dues, found.due_ms, strict=True) if at is not None}
+        queues = frozenset(delayed.queue for delayed in dues)
+        looked = Look(QueueHeads(found.now_ms, due_ms), queues, bool(found.has_ended), bool(found.is_watched))
+        return self._lease(*found.taken)._replace(look=looked)
+
+    def _lease(self, leader: str, rank: int, queues: Sequence[str]) -> Lease:
         # Somebody else may have written a name that cannot be used.
         return Lease(leader, sorted(filter(self._keys.is_usable, queues)), rank)
 
@@ -117,38 +205,6 @@ class Leases(StorePart):
         if not (isinstance(listeners, Exception) or self._client.pool.several):
             is_silent = int(listeners[-1]) < holders  # behind the name of the channel
         return leases[0] is None or is_silent
-
-    def all_quiet(self, known: Collection[str], queues: Iterable[str]) -> bool:
-        """Returns whether a transfer worker that waits has nothing to do; one round trip.
-
-        It has nothing to do while others hold the leases, the registered queues are the known ones, and no message is
-        due. Plain commands find that out: scripts that run rarely cost Redis many times more. An error, such as a key
-        of the wrong type, counts as something to do.
-
-        Args:
-            known: Names of the queues that ``lead`` returned.
-            queues: Names of other queues to look after. A message in one of them is something to do, because the queue
-                is not registered.
-        """
-        names = dict.fromkeys((*known, *queues))
-        heads_of = [(self._client.due(queue), queue in known) for queue in names]
-        with self._client.redis.pipeline(transaction=False) as pipe:
-            pipe.mget(self._keys.leases)
-            pipe.smembers(self._keys.queues)
-            pipe.time()
-            for due, _ in heads_of:
-                pipe.zrange(as_bytes(due), 0, 0, withscores=True)
-            replies = pipe.execute(raise_on_error=False)
-        if any(isinstance(reply, Exception) for reply in replies):
-            return False
-        holders, known_now, time, *heads = replies
-        if None in holders:
-            return False
-        now_ms = time_ms(time)
-        waits = (
-            not head or (is_known and head[0][1] > now_ms) for (_, is_known), head in zip(heads_of, heads, strict=True)
-        )
-        return all(waits) and set(map(as_text, known_now)) == set(known)
 
     def _watch_call(self, delayed: DelayedQueue) -> Call[Any]:
         due, limits = self._client.due(*delayed), self._client.options.limits_of(delayed.queue)

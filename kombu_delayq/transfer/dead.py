@@ -12,7 +12,7 @@ from typing import Any
 from kombu_delayq.options import Options
 from kombu_delayq.processes import has_ended
 from kombu_delayq.redis import connected_at
-from kombu_delayq.store import BEAT_FRACTION, ConsumerLease, DelayStore
+from kombu_delayq.store import BEAT_FRACTION, ConsumerLease, DelayStore, Look
 
 #: Fractions of ``consumer_ttl``. A worker looks at the leases so often. If it could not look for ``GAP_FRACTION``,
 #: Redis or the machine was away, and living consumers could not renew their leases either: they get ``GRACE_FRACTION``
@@ -26,6 +26,9 @@ STEP_IN_FRACTION = 1 / 2
 #: How often a worker looks at most, in s, and how often it reads what consumers there are. A cluster has a key for each
 #: queue that is consumed, of which so many are read in a second at most.
 LOOK_S, READ_S, READS = 0.5, 1.0, 100
+#: For so long, in s, it holds that nobody has to find out who is gone. A look at Redis says so again, by default before
+#: that.
+HOLDS_S = 1.25
 #: A consumer is gone that had no subscriber in every look for so long, in s. One that lives and has lost its connection
 #: subscribes again within half a second.
 GONE_S = 3.0
@@ -76,10 +79,16 @@ class GoneConsumers:
         self._missing_since: dict[str, float] = {}
         self._seen: set[str] = set()  # consumers that had a subscriber since this worker's connection was made
         self._connected_at = inf
+        self._rests_until = -inf  # it holds until then that nobody has to find out who is gone
+
+    def note(self, look: Look | None) -> None:
+        """Learns what Redis has just said; None where it says nothing of the kind."""
+        self._rests_until = -inf if look is None or look.is_watched else monotonic() + HOLDS_S
 
     def wait_s(self) -> float:
         """Returns the time until the next look, in s."""
-        return max(self._next_look - monotonic(), 0.0)
+        rests_until = -inf if self._missing_since else self._rests_until
+        return max(self._next_look - monotonic(), rests_until - monotonic(), 0.0)
 
     def forget(self) -> None:
         """Forgets what was seen, because this worker no longer looks, or Redis was away."""
@@ -93,11 +102,16 @@ class GoneConsumers:
     def look(self, store: DelayStore) -> dict[str, list[str]]:
         """Looks, if it is time. Returns the consumers that are gone, by slot group.
 
-        One command; with each other look one more, and in a cluster one more for each slot group.
+        One command; with each other look one more, and in a cluster one more for each slot group. None as long as no
+        message is in hand and nobody is missing.
         """
-        now = monotonic()
-        if now < self._next_look:
+        if self.wait_s() > 0:
             return {}
+        now = monotonic()
+        if self._rests_until > -inf and not self._missing_since and not store.leases.watched():
+            self._rests_until = now + HOLDS_S
+            return {}
+        self._rests_until = -inf
         if now - self._next_look > GONE_S:  # this process stood still, or did not lead
             self.forget()
         self._next_look = now + LOOK_S

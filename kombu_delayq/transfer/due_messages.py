@@ -1,6 +1,6 @@
 """Transfers the messages of all queues that are due."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from time import monotonic
 
@@ -9,7 +9,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from kombu_delayq.message import pages, read, to_json, too_late
 from kombu_delayq.redis import NotPrimary
-from kombu_delayq.store import LAYOUT_OF, DelayedQueue, DelayStore, TooLate, Transferred
+from kombu_delayq.store import LAYOUT_OF, DelayedQueue, DelayStore, Look, QueueHeads, TooLate, Transferred
 from kombu_delayq.text import readable
 from kombu_delayq.transfer.due_times import DueTimes
 
@@ -49,26 +49,42 @@ class DueMessages:
         self._left: set[DelayedQueue] = set()
         self._limits = Limits()
 
-    def look(self, store: DelayStore, registered: Iterable[str], meanwhile: Callable[[], object] = bool) -> None:
+    def look(
+        self,
+        store: DelayStore,
+        registered: Iterable[str],
+        meanwhile: Callable[[], object] = bool,
+        look: Look | None = None,
+    ) -> None:
         """Reads from Redis when the head of each queue is due, and registers queues that nobody has registered.
 
         Args:
             store: The store of the broker.
             registered: Names of the registered queues.
             meanwhile: Called now and then while there are many queues, to transfer what is due.
+            look: What Redis has just said about some of the queues; it is asked for the others only.
         """
         self._limits.report(store)
         shared = set[DelayedQueue]()
+        queues = self.due_times.queues
+        if look is not None:
+            shared |= self._update(store, look.heads, [queue for queue in queues if queue in look.queues], registered)
+            queues = [queue for queue in queues if queue not in look.queues]
         # Without any queue, Redis is asked for its clock.
-        for number, page in enumerate(list(pages(self.due_times.queues, PAGE)) or [[]]):
+        for number, page in enumerate(list(pages(queues, PAGE)) or ([[]] if look is None else [])):
             if number:
                 meanwhile()
-            heads = store.delivery.heads(page)
-            self.due_times.update(heads, page)
-            shared.update(filter(_is_shared, heads.due_ms))
-            self._notice(store, heads.due_ms, registered)
+            shared |= self._update(store, store.delivery.heads(page), page, registered)
         self._left = (self._left | self._shared) - shared
         self._shared = shared
+
+    def _update(
+        self, store: DelayStore, heads: QueueHeads, queues: Sequence[str], registered: Iterable[str]
+    ) -> set[DelayedQueue]:
+        """Takes over the heads of some queues. Returns those that have messages in a layout that is shared."""
+        self.due_times.update(heads, queues)
+        self._notice(store, heads.due_ms, registered)
+        return set(filter(_is_shared, heads.due_ms))
 
     def _notice(self, store: DelayStore, delayed_queues: Iterable[DelayedQueue], registered: Iterable[str]) -> None:
         """Notices queues in the other layout, and queues that nobody has registered."""

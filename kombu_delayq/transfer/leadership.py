@@ -7,7 +7,7 @@ from contextlib import suppress
 from kombu.log import get_logger
 from redis.exceptions import RedisError
 
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import DelayStore, Look
 
 logger = get_logger(__name__)
 
@@ -19,6 +19,8 @@ LOOKS, WAITING_LOOKS = (1.0, 1.15), (8.0, 12.0)
 FIRST_GRACE_S, SECOND_GRACE_S = 0.04, 0.08
 #: Rank of the second standby, as in ``Lease``.
 LAST_RANK = 3
+#: The most queues whose heads are read in the command that renews the lease.
+MOST_QUEUES = 2000
 
 
 class TransferLeadership:
@@ -31,11 +33,13 @@ class TransferLeadership:
     Attributes:
         registered: Names of the queues that Redis knows to hold or to have held delayed messages.
         stands_by_for: Name of the leader, if this worker is a standby; else empty.
+        look: What Redis has said beside the lease when that was last renewed, if it was asked.
     """
 
     def __init__(self, name: str, queues: Callable[[], Iterable[str]]) -> None:
         self.registered: set[str] = set()
         self.stands_by_for = ""
+        self.look: Look | None = None
         self._name = name
         self._queues = queues
         self._rank: int | None = None  # as in ``Lease``; None before the first answer
@@ -52,6 +56,11 @@ class TransferLeadership:
         return bool(self._rank)
 
     @property
+    def waits(self) -> bool:
+        """Whether others hold all leases."""
+        return self._rank == 0
+
+    @property
     def grace_s(self) -> float:
         """How long this worker, if it is a standby, gives the leader to transfer a head, in s."""
         return FIRST_GRACE_S if self._rank == 2 else SECOND_GRACE_S
@@ -59,18 +68,24 @@ class TransferLeadership:
     def renew(self, store: DelayStore) -> list[str]:
         """Takes or renews a lease, if one is free. Returns the names of all queues to look after.
 
+        Redis also says what there is to do, as far as one server knows it, for the queues that were known before.
+
         In a cluster, the node of the leases may be away while others have queues. Then a worker stays what it is: if
         another one leads as well, that costs load alone. One that does not know yet who leads is a standby.
         """
-        led, known = self.leads, self.registered
+        led, known, self.look = self.leads, self.registered, None
+        looked_at = {*known, *self._queues()}
         try:
-            lease = store.leases.lead(self._name)
+            if len(looked_at) <= MOST_QUEUES:
+                lease = store.leases.look(self._name, store.delivery.dues(looked_at))
+            else:
+                lease = store.leases.lead(self._name)
         except (RedisError, OSError) as error:
             if not store.pool.is_partial(error):
                 raise
             self._note_silence(error)
             return [*known, *self._queues()]
-        self._rank = lease.rank
+        self._rank, self.look = lease.rank, lease.look
         self.stands_by_for = lease.leader if lease.rank > 1 else ""
         if self.leads != led:
             what = f"stands by for {lease.leader}" if led else "leads"
@@ -100,10 +115,6 @@ class TransferLeadership:
         if rank:
             with suppress(RedisError, OSError):
                 store.leases.release(self._name)
-
-    def is_idle(self, store: DelayStore) -> bool:
-        """Whether this worker waits and has nothing to do; one round trip if it waits."""
-        return self._rank == 0 and store.leases.all_quiet(self.registered, self._queues())
 
     def look_s(self, store: DelayStore) -> float:
         """Returns the time from one look at Redis to the next, in s."""

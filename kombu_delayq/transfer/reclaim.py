@@ -11,9 +11,9 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.message import beyond_delivery_limit, pages, read_note, to_json
-from kombu_delayq.store import PAGE, ConsumerLease, DelayStore, Ended, Requeued
+from kombu_delayq.store import PAGE, ConsumerLease, DelayStore, Ended, Look, Requeued
 from kombu_delayq.text import as_bytes, readable
-from kombu_delayq.transfer.dead import LOOK_FRACTION, EndedLeases, GoneConsumers
+from kombu_delayq.transfer.dead import HOLDS_S, LOOK_FRACTION, EndedLeases, GoneConsumers
 
 logger = get_logger(__name__)
 
@@ -173,6 +173,13 @@ class Reclaiming:
         self._gone = GoneConsumers()
         self._reports: _Reports = {}  # of what is to be logged when all groups are done
         self._judged: set[str] = set()  # names of gone consumers; reclaiming them removes the names
+        self._look: Look | None = None
+        self._looked_at = -inf
+
+    def note(self, look: Look | None) -> None:
+        """Learns what Redis has just said, so that it need not be asked what that answers; None for nothing."""
+        self._look, self._looked_at = look, monotonic()
+        self._gone.note(look)
 
     def wait_s(self) -> float:
         """Returns how long a leader may wait before it calls ``go_on`` again, in s."""
@@ -195,7 +202,7 @@ class Reclaiming:
             return
         self._next_look = monotonic() + store.options.consumer_ttl * LOOK_FRACTION
         try:
-            found = store.consumers.ended()
+            found = self._ended(store)
         except ResponseError as error:
             self._of("").note(error)
             return
@@ -215,6 +222,13 @@ class Reclaiming:
         for lease, returned in self._reports.values():
             _report(store, lease, returned)
         self._reports.clear()
+
+    def _ended(self, store: DelayStore) -> Ended:
+        """Returns the consumers whose lease has ended; Redis is not asked if it has just said that there are none."""
+        look, self._look = self._look, None
+        if look is None or look.has_ended or self._reports or monotonic() - self._looked_at > HOLDS_S:
+            return store.consumers.ended()
+        return Ended(look.heads.now_ms, {"": []}, {})
 
     def _judge(self, store: DelayStore, leader: str) -> None:
         """Ends the leases of consumers whose processes have ended; beside a ``leader`` that lives it only looks."""

@@ -78,11 +78,7 @@ class TransferWorker(BackgroundWorker):
             cleanup.callback(self._leadership.release, store)
             cleanup.callback(self._announcements.close)
             while not self._stopping.is_set():
-                begun = monotonic()
-                if self._leadership.is_idle(store):
-                    self._stopping.wait(begun + self._leadership.look_s(store) - monotonic())
-                else:
-                    self._work(store)
+                self._work(store)
 
     def _check(self, store: DelayStore) -> None:
         store.check_version()
@@ -99,9 +95,14 @@ class TransferWorker(BackgroundWorker):
         look_s = self._leadership.look_s(store)
         self._announcements.open(store.delivery.listen, wanted=self._leadership.holds_lease)
         meanwhile = partial(self._messages.transfer, store) if self.leading else bool
-        self._messages.look(store, self._leadership.registered, meanwhile)
+        self._messages.look(store, self._leadership.registered, meanwhile, self._leadership.look)
+        if self._leadership.waits and self._messages.due_times.next_s() > 0:
+            self._outage.succeeded()
+            self._stopping.wait(begun + look_s - monotonic())
+            return
         self._announcements.follow(self._messages.with_channels(store))
         self._try(store, self._tidy)
+        self._reclaiming.note(self._leadership.look)
         self._reclaim(store)
         self._outage.succeeded()
         try:

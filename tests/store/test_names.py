@@ -117,7 +117,6 @@ def test_every_operation_takes_any_queue_name(store: DelayStore, ear: Ear, name:
     assert store.client.smembers("{delayq}:queues") == {as_bytes(name)}
     assert store.queues.names() == [name]
     assert store.leases.lead("name").queues == [name]
-    assert store.leases.all_quiet([name], [name]) is False
     assert by_queue(store.delivery.heads([name])) == {name: PAST_MS}
     store.queues.keep_alive(name, 600_000)
     assert store.delivery.transfer(name).moved == 1

@@ -77,6 +77,8 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "stats": lambda store: store.queues.stats("q"),
     "watch_heads": lambda store: store.leases.watch_heads([DelayedQueue("q", store.layout)]),
     "lead": lambda store: store.leases.lead("name"),
+    "look": lambda store: store.leases.look("name", store.delivery.dues(["q"])),
+    "watched": lambda store: store.leases.watched(),
     "release": lambda store: store.leases.release("name"),
     "get": lambda store: store.lookup.get(["q"], ["i"]),
     "cancel": lambda store: store.lookup.cancel(["q"], ["i"]),
@@ -127,7 +129,7 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
 #: Operations that are for one layout only.
 ONLY = {"index": "redisson", "repair_bodies": "hash", "repair_list": "redisson"}
 #: Operations whose scripts are not used in hash slots: what they do is done queue by queue there, by others.
-PLAIN_ONLY = {"held_page"}
+PLAIN_ONLY = {"held_page", "look", "watched"}
 USED = [each for each in OPERATIONS if each not in PLAIN_ONLY]
 
 

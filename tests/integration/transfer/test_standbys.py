@@ -12,6 +12,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
+from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.redisson_layout import RedissonKeys
 from kombu_delayq.store.types import Offer
@@ -25,7 +26,7 @@ from tests.support.workers.transfers import QUEUE, arrived, commands_of_look, li
 RARE_POLLS = {"poll_interval": 60.0, "lease_ttl": 600.0}
 LATE_S = 30.0
 #: The commands of a look at who consumes.
-OF_CONSUMERS = {"TIME", "HGETALL", "ZRANGE"}
+OF_CONSUMERS = {"TIME", "HGETALL", "ZRANGE", f"EVALSHA {scripts.load('watched').sha}"}
 #: Queues that are known before the first poll, which is when channels in Redisson's layout are subscribed to.
 QUEUES = [QUEUE, *(f"queue{n}" for n in range(20))]
 

@@ -17,11 +17,11 @@ class Monitor:
 
     Args:
         server: The Redis.
-        left_out: Names of commands that do not count.
+        left_out: Commands that do not count, by their first words.
     """
 
     def __init__(self, server: PrivateRedis, left_out: Collection[str] = ()) -> None:
-        self._left_out = left_out
+        self._left_out = tuple(f"{words} " for words in left_out)
         self._client = server.client()
         self._monitor = self._client.monitor()
         self._counts: Counter[str] = Counter()
@@ -48,5 +48,5 @@ class Monitor:
         with suppress(redis.ConnectionError, OSError):  # once the socket is shut down
             while True:
                 heard = self._monitor.next_command()
-                if heard["command"].split(" ", 1)[0] not in self._left_out:
+                if not f"{heard['command']} ".startswith(self._left_out):
                     self._counts[f"{heard['client_address']}:{heard['client_port']}"] += 1

@@ -82,8 +82,8 @@ def test_an_include_that_lacks_or_is_left_over_is_found() -> None:
         "local a, b = 1, now_ms()\nlocal function f(c) return a.d .. c, CATCH_UP_MS == 1, 'e' end -- g"
     ) >= set(of)
     assert not used_in("local t, now_ms = { CATCH_UP_MS = 1 }, 2\nt.CATCH_UP_MS = now_ms") & set(of)
-    assert complaints("heads", "hash", of) == []
-    assert complaints("heads", "hash", {"now_ms": of["CATCH_UP_MS"]}) == [
+    assert complaints("watch_heads", "hash", of) == []
+    assert complaints("watch_heads", "hash", {"now_ms": of["CATCH_UP_MS"]}) == [
         "now_ms is in include/shared/rate_limit.lua, which is not included",
         "include/shared/clock.lua is included and not used",
     ]
