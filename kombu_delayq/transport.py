@@ -148,7 +148,12 @@ class DelayedTransport(_Transport):
         if self.options.transfer and (worker is None or not worker.is_own):
             connect = partial(connect_store, channel, channel.separate_pool())
             down_since = _down_since.pop(self.broker, None)
-            self._transfer_worker = TransferWorker(connect, queues=self._consumed, down_since=down_since)
+            self._transfer_worker = TransferWorker(
+                connect,
+                queues=self._consumed,
+                consumer=self.consumer if self.fetches else None,
+                down_since=down_since,
+            )
             self._transfer_worker.start()
             if found := hooks.store_class(vars(self.options)):
                 self._companion = found.companion(partial(connect_store, channel, channel.separate_pool()))

@@ -108,6 +108,33 @@ class Consumer:
             self._next += count
             return self._next - count
 
+    def idle_names(self, since_s: float) -> list[str]:
+        """Returns the names under which it has a lease in the only group, while it holds nothing.
+
+        Args:
+            since_s: Of leases that were not renewed for so long.
+        """
+        lease = self._leases.get("")
+        if lease is None or not (self.is_own and lease.is_taken) or self.held:
+            return []
+        return [lease.name] if monotonic() - lease.renewed_at > since_s else []
+
+    def note_renewed(self, names: Collection[str], sent_at: float) -> None:
+        """Learns that a transfer worker of this process has renewed leases. sent_at: In s of ``monotonic``."""
+        for lease in list(self._leases.values()):
+            if lease.name in names:
+                lease.grant(sent_at)
+
+    def keeps_lease(self, within_s: float) -> bool:
+        """Whether its lease was renewed within so many s, and Redis knows all that ``renew`` would say."""
+        lease = self._leases.get("")
+        if lease is None or not (self.is_own and lease.is_taken) or self.held or self._said != self._to_say():
+            return False
+        if monotonic() - lease.renewed_at > within_s:
+            return False
+        self._beats.append((self._next, monotonic()))
+        return True
+
     def renew(self, store: "DelayStore", group: str | None = None) -> None:
         """Renews the lease in a group, or takes one under a new name if it has ended.
 
@@ -195,6 +222,7 @@ class Consumer:
         #: Numbers that were next at its latest heartbeats, and when, in s of ``monotonic``: so each message has a time.
         self._beats = deque([(1, monotonic())], BEATS_KEPT)
         self._leases: dict[str, _Lease] = {}
+        self._said: tuple[set[str], set[str]] | None = None  # what Redis knows of it
         # A fork copies locks in any state.
         self._lock = Lock()
         # Beside the other lock, because that one is held while Redis renews leases, which a node that hangs delays.
@@ -222,6 +250,7 @@ class Consumer:
             held[store.keys.slot_group(queue)].append(tag)
         busy = {*queues, *held}
         self._beats.append((self._next, monotonic()))
+        self._said, said = None, self._to_say()
         heartbeats = []
         for group in sorted({*busy, *self._leases}):
             lease = self._lease_in(group)
@@ -253,6 +282,11 @@ class Consumer:
         _note(store, *(heartbeat.group for heartbeat in heartbeats if heartbeat.is_new))
         if failed is not None:
             raise failed
+        self._said = None if held else said
+
+    def _to_say(self) -> tuple[set[str], set[str]]:
+        """Returns what it says of itself while it holds nothing."""
+        return set(self._queues()), set(self.subscribed)
 
     def _renew(self, store: "DelayStore", group: str, queues: list[str]) -> None:
         lease = self._lease_in(group)

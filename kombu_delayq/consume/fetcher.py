@@ -19,7 +19,7 @@ WAITING    blocks on each list that is empty, and   a message is in flight, or w
 ========== ======================================== ===============================================================
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
 from math import inf
@@ -261,6 +261,12 @@ class Fetcher:
     def excuse(self, tag: str) -> None:
         """Notes that a script has removed a message, which an acknowledgement under way does not find."""
         self._acks.excuse(tag)
+
+    def note_lists(self, lists: Mapping[str, bool]) -> None:
+        """Learns from the leader which lists have messages. Any thread may call this."""
+        if self._waits.note_lists(lists) and self.state is State.WAITING:
+            self._waits.may_have_more = True
+            self._poller.wake()
 
     def acks_later(self, tag: str) -> bool:
         """Whether ``ack`` of a message only notes it, so that any thread may do so in the middle of its work."""

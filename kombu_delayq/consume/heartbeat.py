@@ -1,6 +1,6 @@
 """A thread that keeps a consumer alive while the consumer's own thread is busy, such as with a task of a solo pool."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import inf
 from socket import socketpair
@@ -54,6 +54,7 @@ class Heartbeat:
         self._store = store
         self._presence = Presence(store)
         self._presence.on_call = self._wake
+        self._presence.on_lists = self._tell
         self._fetchers = fetchers
         self._pause_s = max(min(store.options.consumer_ttl, visibility_timeout_s) * BEAT_FRACTION, BEATS_APART_S)
         self._said = ""  # which key has the wrong type, once
@@ -94,7 +95,8 @@ class Heartbeat:
             if self._subscribe() or monotonic() >= beat_at:
                 beat_at = monotonic() + self._pause_s
                 self._report()
-                if not (self._does(self._consumer.renew) and self._does(self._consumer.lost.recover)):
+                has_lease = self._consumer.keeps_lease(self._pause_s) or self._does(self._consumer.renew)
+                if not (has_lease and self._does(self._consumer.lost.recover)):
                     beat_at = monotonic()
         if self._stopping.is_set():
             self._leave()
@@ -142,6 +144,10 @@ class Heartbeat:
         if has_changed := before != self._consumer.subscribed:
             self._wake()  # a script may have tried before
         return has_changed
+
+    def _tell(self, lists: Mapping[str, bool]) -> None:
+        for fetcher in self._fetchers() or ():
+            fetcher.note_lists(lists)
 
     def _does(self, work: "Callable[[DelayStore], object]") -> bool:
         """Does a part of the work. Returns whether it succeeded; an error goes to the log."""

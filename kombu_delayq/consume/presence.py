@@ -1,6 +1,7 @@
 """A subscription that ends with its process, so that the leader notices within seconds that a consumer has died."""
 
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from selectors import EVENT_READ, DefaultSelector
 from socket import socket
@@ -28,7 +29,7 @@ class Presence:
 
     Redis counts the subscribers, and the kernel closes the connection with the process. Scripts publish there to wake a
     consumer that would take a message. In a cluster it is a connection to the node that knows who leads, and moves with
-    that.
+    that. Elsewhere the leader tells over it which lists have messages.
 
     Args:
         store: The store of the broker, over connections of the caller's own.
@@ -36,9 +37,11 @@ class Presence:
     Attributes:
         names: The names of the consumer that Redis counts as subscribed.
         on_call: Called when a script wakes the consumer.
+        on_lists: Called with what the leader has told last: whether each list has messages, by its name.
     """
 
     on_call: Callable[[], object] = staticmethod(lambda: None)
+    on_lists: Callable[[Mapping[str, bool]], object] = staticmethod(lambda _: None)
 
     def __init__(self, store: "DelayStore") -> None:
         self.names: frozenset[str] = frozenset()
@@ -109,13 +112,25 @@ class Presence:
         # Where the connection has ended, redis-py connects and subscribes again.
         while (message := self._pubsub.get_message(timeout=0)) is not None:
             self._heard_at = monotonic()
-            if message["type"] == "message":
+            if message["type"] != "message":
+                continue
+            if as_text(message["channel"]) == self._store.keys.lists:
+                self._hear(as_text(message["data"]))
+            else:
                 self.on_call()
+
+    def _hear(self, told: str) -> None:
+        names, _, there = told.rpartition(" ")
+        with suppress(ValueError, TypeError):  # any client may publish there
+            lists = json.loads(names)
+            self.on_lists({str(name): bit == "1" for name, bit in zip(lists, there, strict=True)})
 
     def _subscribe(self, names: Collection[str]) -> None:
         if self._pubsub is None:
             self._pubsub = redis.Redis(connection_pool=self._node).pubsub()
         channels = {self._store.keys.presence(name) for name in names}
+        if self._store.keys.groups is None:
+            channels.add(self._store.keys.lists)
         self._pubsub.subscribe(*sorted(channels))
         until = monotonic() + ANSWER_S
         while channels:

@@ -15,7 +15,7 @@ ENDING  no, unless Redis ends no wait     its reply: FREE. Redis refuses to end 
 Only the thread that consumes changes a state.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from math import inf
 from time import monotonic
@@ -36,10 +36,10 @@ logger = get_logger(__name__)
 
 #: The most connections on which a channel waits for messages. Each costs Redis some memory, and a worker a descriptor.
 MOST_WAITS = 32
-#: How often lists without a wait are looked at, in s.
-LOOK_S = 1.0
+#: How often lists without a wait are looked at, in s, and for how long not those of which the leader has told.
+LOOK_S, TOLD_S = 1.0, 2.5
 #: Redis ends a wait after so long, in s, at the latest; a lease of a consumer is several times longer.
-LONGEST_WAIT_S, FRACTION_OF_LEASE = 10.0, 1 / 6
+LONGEST_WAIT_S, FRACTION_OF_LEASE = 20.0, 1 / 3
 #: A wait is so short, in s, where Redis refuses to end one; and how much later its end may be noticed.
 SHORT_WAIT_S, NOTICED_S = 1.0, 0.5
 #: For how long a full Redis is not asked to wait, in s. The consumer looks at its queues every second meanwhile.
@@ -170,7 +170,9 @@ class Waits:
         # The thread of the heartbeat uses it, too. Each step with it is one call into C, which no thread interrupts.
         self._arrived: set[InFlight] = set()
         self._may_have_more = True
-        self._looked_at = -inf
+        self._looked_at = self._told_at = -inf
+        self._lists: Collection[str] = ()  # names of all its lists
+        self._told: Mapping[str, bool] = {}  # whether lists have messages
         self._is_refused = False
         self._resumes_at = -inf  # after Redis has refused a wait for a reason that passes
 
@@ -219,6 +221,14 @@ class Waits:
         """Waits from now on for messages of a priority that is in use."""
         if step:
             self._prioritized.add((queue, step))
+
+    def note_lists(self, told: Mapping[str, bool]) -> bool:
+        """Learns from the leader which lists have messages, so that it need not look. Returns whether one of its has.
+
+        Redis leaves no message in a list for which a connection waits, so that one is lost if its list has any.
+        """
+        self._told, self._told_at = told, monotonic()
+        return any(told.get(name) for name in self._lists)
 
     def note_paused(self, queues: Collection[str]) -> None:
         """Learns which of its queues are paused: Redis gives no messages of them."""
@@ -396,12 +406,14 @@ class Waits:
     def _look(self, store: "DelayStore", queues: Iterable[str]) -> None:
         """Asks for lists without a wait; in a cluster for all, because a wait does not hear that its slot moves."""
         waited = {at for at, wait in self._waits.items() if wait.state is not WaitState.FREE and not store.pool.several}
-        lists = [
-            store.fetching.in_flight_keys(InFlight(queue, step, ""))[0]
+        names = {
+            (queue, step): store.fetching.in_flight_keys(InFlight(queue, step, ""))[0]
             for queue in queues
             for step in range(store.fetching.steps(queue))
-            if (queue, step) not in waited
-        ]
+        }
+        self._lists = names.values()
+        told = self._told if monotonic() - self._told_at < TOLD_S else ()
+        lists = [name for at, name in names.items() if at not in waited and name not in told]
         if lists:
             self._send([("EXISTS", *lists)], self._on_looked)
 

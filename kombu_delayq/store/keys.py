@@ -332,6 +332,11 @@ class Keys:
         """Channel: ``<due ms> <queue>`` of every new head."""
         return f"{self.prefix}delayq:wake:{self.db}"
 
+    @property
+    def lists(self) -> str:
+        """Channel: names of lists as JSON, a blank, and for each 1 if it has messages, else 0; from the leader."""
+        return f"{self.prefix}delayq:lists:{self.db}"
+
     def presence(self, consumer: str) -> str:
         """Channel to which a consumer subscribes as long as its process lives. Nobody publishes there."""
         return f"{self.prefix}delayq:consumer:{consumer}"

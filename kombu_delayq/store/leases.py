@@ -1,5 +1,6 @@
 """The store's operations by which transfer workers agree on who leads."""
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import NoPermissionError
 
 from kombu_delayq.redis import (
+    Args,
     Call,
     Command,
     HashKey,
@@ -35,12 +37,17 @@ class Look(NamedTuple):
         has_ended: Whether the lease of a consumer may have ended.
         is_watched: Whether it is to be found out who is gone: a message is in hand, or a consumer that has subscribed
             may have no subscriber.
+        consumed: Of the leader, names of the queues that are consumed; None if that is not known, as while a message is
+            in hand.
+        renewed: Names of the consumers whose leases it has renewed.
     """
 
     heads: QueueHeads
     queues: frozenset[str]
     has_ended: bool
     is_watched: bool
+    consumed: frozenset[str] | None
+    renewed: frozenset[str]
 
 
 class Lease(NamedTuple):
@@ -78,12 +85,26 @@ class _Looked(NamedTuple):
     has_ended: int
     is_watched: int
     due_ms: list[float | None]
+    of_consumers: list[str]
+    renewed: list[str]
 
 
 @operation()
 def lead(*, queues: SetKey, leases: StringKeys, name: str, ttl: int) -> tuple[str, int, list[str]]: ...
 @operation()
-def look(*, keys: LookKeys, dues: ZSetKeys, name: str, ttl: int, channels: str) -> _Looked: ...
+def look(
+    *,
+    keys: LookKeys,
+    dues: ZSetKeys,
+    name: str,
+    ttl: int,
+    channels: str,
+    heads: int,
+    told: str,
+    listed: str,
+    lasts: int,
+    idle: Args[str],
+) -> _Looked: ...
 @operation()
 def watched(*, consumed: HashKey, unacked: HashKey, channels: str) -> int: ...
 @operation()
@@ -103,7 +124,9 @@ class Leases(StorePart):
         call = lead(queues=self._keys.queues, leases=self._keys.leases, name=name, ttl=self._ttl_ms)
         return self._lease(*self._client.run(call))
 
-    def look(self, name: str, dues: Mapping[DelayedQueue, Key]) -> Lease:
+    def look(
+        self, name: str, dues: Mapping[DelayedQueue, Key], consumed: Sequence[str] = (), idle: Sequence[str] = ()
+    ) -> Lease:
         """Does what ``lead`` does, and looks at what else there is to do; one round trip.
 
         With hash slots it does not look, nor after an ACL has forbidden some key.
@@ -111,11 +134,13 @@ class Leases(StorePart):
         Args:
             name: Name of the worker.
             dues: The queues at whose heads to look, see ``Delivery.dues``.
+            consumed: The queues of whose lists the leader tells the consumers which have messages.
+            idle: Names of consumers that hold nothing; it also renews their leases.
         """
         asked = frozenset(delayed.layout for delayed in dues)
         if self._keys.groups is None and asked != self._refused:
             try:
-                return self._look(name, dues)
+                return self._look(name, dues, consumed, idle)
             except NoPermissionError:
                 self._refused = asked
         return self.lead(name)
@@ -130,15 +155,34 @@ class Leases(StorePart):
     def _ttl_ms(self) -> int:
         return round(self._client.options.lease_ttl * 1000)
 
-    def _look(self, name: str, dues: Mapping[DelayedQueue, Key]) -> Lease:
+    def _look(self, name: str, dues: Mapping[DelayedQueue, Key], consumed: Sequence[str], idle: Sequence[str]) -> Lease:
         keys = self._keys
         of_consumers = keys.consumers(""), keys.consumed(""), keys.unacked("")
         own = LookKeys(keys.queues, keys.lease, keys.standby, keys.second_standby, *of_consumers)
-        call = look(keys=own, dues=dues.values(), name=name, ttl=self._ttl_ms, channels=keys.presence(""))
+        lists = [name for queue in consumed for name in self._client.ready(queue)]
+        call = look(
+            keys=own,
+            dues=[*dues.values(), *lists],
+            name=name,
+            ttl=self._ttl_ms,
+            channels=keys.presence(""),
+            heads=len(dues),
+            told=keys.lists,
+            listed=json.dumps(lists) if lists else "",
+            lasts=round(self._client.options.consumer_ttl * 1000),
+            idle=idle,
+        )
         found = self._client.run(call)
         due_ms = {delayed: at for delayed, at in zip(dues, found.due_ms, strict=True) if at is not None}
         queues = frozenset(delayed.queue for delayed in dues)
-        looked = Look(QueueHeads(found.now_ms, due_ms), queues, bool(found.has_ended), bool(found.is_watched))
+        looked = Look(
+            heads=QueueHeads(found.now_ms, due_ms),
+            queues=queues,
+            has_ended=bool(found.has_ended),
+            is_watched=bool(found.is_watched),
+            consumed=_queues_in(found.of_consumers) if found.of_consumers else None,
+            renewed=frozenset(found.renewed),
+        )
         return self._lease(*found.taken)._replace(look=looked)
 
     def _lease(self, leader: str, rank: int, queues: Sequence[str]) -> Lease:
@@ -210,6 +254,14 @@ class Leases(StorePart):
         due, limits = self._client.due(*delayed), self._client.options.limits_of(delayed.queue)
         is_limited = limits is not None and limits.rate is not None
         return watch_heads(due=due, bucket=self._keys.bucket(delayed.queue) if is_limited else due)
+
+
+def _queues_in(of_consumers: Sequence[str]) -> frozenset[str]:
+    found = set[str]()
+    for text in of_consumers:
+        with suppress(ValueError):  # somebody else may have written it
+            found.update(queue for queue in json.loads(text) if isinstance(queue, str))
+    return frozenset(found)
 
 
 def _head(due: float, entry: bytes, held: float | None) -> Head:

@@ -49,7 +49,8 @@ class WakeListener:
         self._keys = keys
         self._of_channel: dict[str, DelayedQueue] = {}
         self._pubsub = client.pubsub()
-        self._pubsub.subscribe(keys.wake)
+        # What the leader tells consumers is a sign that the subscription lives, in place of a PING.
+        self._pubsub.subscribe(keys.wake, *([keys.lists] if keys.groups is None else []))
 
     @property
     def follows(self) -> bool:
@@ -83,7 +84,7 @@ class WakeListener:
             if passes(error):
                 raise
             raise WakeRefused(str(error)) from error
-        if message is None or message["type"] == "unsubscribe":
+        if message is None or message["type"] == "unsubscribe" or as_text(message["channel"]) == self._keys.lists:
             return None
         delayed = self._of_channel.get(as_text(message["channel"]))
         if message["type"] != "message":

@@ -1,6 +1,6 @@
 """What the leader does: it transfers each message at the moment it is due, and drops the names of empty queues."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import inf
 from threading import Event
 from time import monotonic
@@ -75,14 +75,16 @@ class Tidying:
         self._next_at = -inf
         self._error = ""
 
-    def go_on(self, store: DelayStore, registered: Iterable[str]) -> None:
+    def go_on(self, store: DelayStore, registered: Iterable[str], consumed: Collection[str] = ()) -> None:
         """Goes through the names, if it is time.
 
         Args:
             store: The store of the broker.
             registered: Names of the registered queues.
+            consumed: Names of queues that are known to be consumed; nothing is asked if that are all, on a server
+                without hash slots.
         """
-        if monotonic() < self._next_at:
+        if monotonic() < self._next_at or (store.keys.groups is None and set(registered).issubset(consumed)):
             return
         self._next_at = monotonic() + TIDY_S
         try:

@@ -1,8 +1,10 @@
 """A transfer worker's place among all: one leads, two are its standbys, all others wait."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from time import monotonic
+from typing import Protocol
 
 from kombu.log import get_logger
 from redis.exceptions import RedisError
@@ -17,10 +19,23 @@ LOOKS, WAITING_LOOKS = (1.0, 1.15), (8.0, 12.0)
 #: How long after its due time the first standby and the second look whether a head has left, in s. The leader needs a
 #: few ms; the second standby gives the first one time.
 FIRST_GRACE_S, SECOND_GRACE_S = 0.04, 0.08
+#: The lease of an idle consumer is renewed after this fraction of ``consumer_ttl``: before it does so itself.
+RENEW_FRACTION = 1 / 8
 #: Rank of the second standby, as in ``Lease``.
 LAST_RANK = 3
-#: The most queues whose heads are read in the command that renews the lease.
-MOST_QUEUES = 2000
+#: The most queues whose heads are read in the command that renews the lease, and the most consumed queues of which the
+#: leader tells consumers whether there are messages. All of these hear of all.
+MOST_QUEUES, MOST_TOLD = 2000, 25
+
+
+class IdleConsumer(Protocol):
+    """The consumer of the same process. While it holds nothing, its lease is renewed with that of the worker."""
+
+    def idle_names(self, since_s: float) -> Sequence[str]:
+        """Returns the names whose leases were not renewed for so many s, while it holds nothing."""
+
+    def note_renewed(self, names: Collection[str], sent_at: float) -> None:
+        """Learns that leases were renewed. sent_at: In s of ``monotonic``."""
 
 
 class TransferLeadership:
@@ -29,6 +44,7 @@ class TransferLeadership:
     Args:
         name: Name of the worker; no other worker has the same.
         queues: Returns the names of queues to look after besides the registered ones.
+        consumer: The consumer of the same process, if there is one.
 
     Attributes:
         registered: Names of the queues that Redis knows to hold or to have held delayed messages.
@@ -36,11 +52,13 @@ class TransferLeadership:
         look: What Redis has said beside the lease when that was last renewed, if it was asked.
     """
 
-    def __init__(self, name: str, queues: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, name: str, queues: Callable[[], Iterable[str]], consumer: IdleConsumer | None = None) -> None:
         self.registered: set[str] = set()
         self.stands_by_for = ""
         self.look: Look | None = None
+        self._consumed: Collection[str] = ()
         self._name = name
+        self._consumer = consumer
         self._queues = queues
         self._rank: int | None = None  # as in ``Lease``; None before the first answer
         self._is_silent = False  # whether the node of the leases did not answer
@@ -74,17 +92,28 @@ class TransferLeadership:
         another one leads as well, that costs load alone. One that does not know yet who leads is a standby.
         """
         led, known, self.look = self.leads, self.registered, None
-        looked_at = {*known, *self._queues()}
+        own = [*self._queues()]
+        looked_at = {*known, *own}
+        idle: Sequence[str] = ()
+        if self._consumer is not None and self.holds_lease:
+            idle = self._consumer.idle_names(store.options.consumer_ttl * RENEW_FRACTION)
+        sent_at = monotonic()
         try:
             if len(looked_at) <= MOST_QUEUES:
-                lease = store.leases.look(self._name, store.delivery.dues(looked_at))
+                consumed = sorted(filter(store.keys.is_usable, {*self._consumed, *own}))
+                told = consumed if len(consumed) <= MOST_TOLD else []
+                lease = store.leases.look(self._name, store.delivery.dues(looked_at), told, idle)
             else:
                 lease = store.leases.lead(self._name)
         except (RedisError, OSError) as error:
             if not store.pool.is_partial(error):
                 raise
             self._note_silence(error)
-            return [*known, *self._queues()]
+            return [*known, *own]
+        if lease.look is not None:
+            self._consumed = self._consumed if lease.look.consumed is None else lease.look.consumed
+            if self._consumer is not None:
+                self._consumer.note_renewed(lease.look.renewed, sent_at)
         self._rank, self.look = lease.rank, lease.look
         self.stands_by_for = lease.leader if lease.rank > 1 else ""
         if self.leads != led:
@@ -94,7 +123,7 @@ class TransferLeadership:
         self._is_silent = False
         # It may have heard of a queue that its publisher could not register. A worker that finds messages there
         # registers it.
-        return [*lease.queues, *(known - self.registered), *self._queues()]
+        return [*lease.queues, *(known - self.registered), *own]
 
     def _note_silence(self, error: Exception) -> None:
         """Notes that nobody can ask for a lease now."""

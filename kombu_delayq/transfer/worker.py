@@ -14,7 +14,7 @@ from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.store import Announcements, DelayStore, WakeRefused
 from kombu_delayq.transfer.due_messages import DueMessages, OnTransfer
 from kombu_delayq.transfer.leader import Leader, Tidying
-from kombu_delayq.transfer.leadership import TransferLeadership
+from kombu_delayq.transfer.leadership import IdleConsumer, TransferLeadership
 from kombu_delayq.transfer.reclaim import Reclaiming
 from kombu_delayq.transfer.standby import Standby
 
@@ -32,6 +32,7 @@ class TransferWorker(BackgroundWorker):
     Args:
         connect: Makes a store with its own connections; called again after each outage.
         queues: Returns names of queues to look after besides the registered ones.
+        consumer: The consumer of the same process, if there is one.
         on_transfer: Called after each transfer that moved messages, with the name of the queue and the result.
         down_since: ``down_since`` of the worker before this one, if that was stopped during an outage.
     """
@@ -47,12 +48,13 @@ class TransferWorker(BackgroundWorker):
         connect: Callable[[], DelayStore],
         *,
         queues: Callable[[], Iterable[str]] = tuple,
+        consumer: IdleConsumer | None = None,
         on_transfer: OnTransfer | None = None,
         down_since: float | None = None,
     ) -> None:
         super().__init__(down_since)
         self._connect = connect
-        self._leadership = TransferLeadership(self.name, queues)
+        self._leadership = TransferLeadership(self.name, queues, consumer)
         self._announcements = Announcements()
         self._messages = DueMessages(on_transfer)
         self._leader = Leader(self._messages, self._announcements, self._stopping)
@@ -116,7 +118,8 @@ class TransferWorker(BackgroundWorker):
         if not self.leading:
             return
         self._messages.clear(store)
-        self._tidying.go_on(store, self._leadership.registered)
+        look = self._leadership.look
+        self._tidying.go_on(store, self._leadership.registered, (look and look.consumed) or ())
         if self._chores is None:
             self._chores = hooks.made("chore")
         for chore in self._chores:

@@ -40,7 +40,7 @@ class Scale(NamedTuple):
     burst: int = 2_000
     alone: int = 5_000
     grown: int = 2_000
-    consumers: tuple[int, ...] = (100,)
+    consumers: tuple[int, ...] = (1, 3, 100)
 
 
 QUICK = Scale((2_000,), seconds=4, burst=500, alone=1_000, grown=1_000, consumers=(1,))

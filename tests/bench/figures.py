@@ -63,7 +63,8 @@ ROWS = (
     Row("burst_p99", "due at once: 99 %, ms"),
     Row("alone", "tasks of one process, /s", more=True),
     Row("alone_cpu", "CPU time of the server for one, µs"),
-    Row("idle_commands", "commands of idle workers, /s"),
+    Row("idle_sent", "commands that idle workers send, /s", digits=2),
+    Row("idle_commands", "commands of idle workers, with those of scripts, /s", digits=1),
     Row("idle_cpu", "CPU of the server for them, %", digits=2),
 )
 

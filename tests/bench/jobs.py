@@ -27,6 +27,8 @@ WATCH_S = 4.0
 GRACE_S = 15.0
 #: How long idle consumers are watched, and how long all has to stay as it is before, in s.
 IDLE_S, STILL_S = 4.0, 2.5
+#: For how long the commands are counted that idle consumers send, in s: some send one only every 20 s.
+SENT_S = 20.0
 #: How long programs may take to settle, in s, and how much memory of a settled process may change, in bytes.
 SETTLE_S, SAME_BYTES = 120.0, 200_000
 HOUR_S = 3600.0
@@ -181,6 +183,7 @@ def idle(contender: Contender, count: int, deadline: float) -> Found:
         took_s = monotonic() - begun
         yield Figure("idle_commands", name, count, (server.commands() - commands) / took_s)
         yield Figure("idle_cpu", name, count, (server.cpu_s() - cpu_s) / took_s * 100)
+        yield Figure("idle_sent", name, count, server.sent(SENT_S) / SENT_S)
 
 
 def _enqueue(stage: Stage, count: int, due: float, seconds: float, *, bulk: bool) -> dict[str, float]:

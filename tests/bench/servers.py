@@ -2,13 +2,17 @@
 
 import subprocess
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 from celery_ext.demo.private_redis import PrivateRedis
 
 #: What is noted in SLOWLOG, in µs.
 SLOW_US = 1_000
+#: What ends the commands that are counted.
+END = "end of the commands that are counted"
 
 
 class RedisServer:
@@ -45,6 +49,16 @@ class RedisServer:
     def commands(self) -> int:
         """Returns how many commands it has done, those of scripts too."""
         return int(self._client.info("stats")["total_commands_processed"])
+
+    def sent(self, seconds: float) -> int:
+        """Returns how many commands its clients send within so many s; those that scripts run do not count."""
+        with self._client.monitor() as monitor:
+            sleep(seconds)
+            self._client.echo(END)
+            heard = iter(monitor.next_command, None)
+            return sum(
+                each["client_type"] != "lua" for each in takewhile(lambda each: END not in each["command"], heard)
+            )
 
     def connections(self) -> int:
         """Returns how many connections are open, without this one."""
@@ -117,6 +131,12 @@ class PostgresServer:
         """Returns the transactions of the database. A session reports them up to 10 s later."""
         counted = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
         return int(self._postgres.execute(counted)[0][0])
+
+    def sent(self, seconds: float) -> int:
+        """Returns the transactions within so many s."""
+        before = self.commands()
+        sleep(seconds)
+        return self.commands() - before
 
     def connections(self) -> int:
         """Returns how many clients are connected, without this one."""
