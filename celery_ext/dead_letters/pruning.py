@@ -32,8 +32,9 @@ class Pruning:
         if monotonic() < self._next_at or (ttl is None and most is None):
             return
         self._next_at = monotonic() + PRUNE_S
-        before_ms = None if ttl is None else store.now_ms() - 1000 * ttl
-        for queue in self._queues(store):
+        queues = self._queues(store)
+        before_ms = None if ttl is None or not queues else store.now_ms() - 1000 * ttl
+        for queue in queues:
             try:
                 dropped = store.part(LetterStore).prune(queue, before_ms, most)
             except ResponseError as error:  # an ACL may forbid it, or a key has another type

@@ -1,5 +1,6 @@
 """A connection to Redis over which commands are sent, and whose replies are read when they have come."""
 
+import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -84,6 +85,13 @@ class PipelinedConnection:
         self._fd = self._connection._sock.fileno()
         self._watch(self._fd, self)
         return True
+
+    def keep_alive(self) -> None:
+        """Lets the kernel ask whether the other side is there, and end the connection 15 s after that has gone."""
+        with suppress(OSError, AttributeError):  # no TCP, or no such options
+            self._connection._sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 2)):
+                self._connection._sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def ask(self, *command: Any) -> Any:
         """Sends one command and waits for its reply; only while no other reply is awaited."""

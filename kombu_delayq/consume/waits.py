@@ -127,6 +127,7 @@ class Wait:
     def open(self) -> None:
         """Connects, unless it is connected."""
         if self.connection.open():
+            self.connection.keep_alive()
             try:
                 self.client_id = int(self.connection.ask("CLIENT", "ID"))
             except BaseException:

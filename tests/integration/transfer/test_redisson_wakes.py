@@ -116,7 +116,7 @@ def test_a_leader_without_the_channel_polls_and_still_hears_ours(
 ) -> None:
     """Where an ACL forbids Redisson's channels, their messages cost a poll; those of the other layout are heard of."""
     admin = own_server.client()
-    admin.execute_command("ACL", "SETUSER", "default", "resetchannels", "&delayq:wake:*")
+    admin.execute_command("ACL", "SETUSER", "default", "resetchannels", "&delayq:*")
     admin.execute_command("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")
     client = redis.Redis(port=own_server.port, username="admin", password="secret", decode_responses=True)
     listed, hashed = DelayStore(client, KEYS, options=Options(layout="redisson")), DelayStore(client, KEYS)

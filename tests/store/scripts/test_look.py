@@ -1,5 +1,7 @@
 """``look.lua``: all that a transfer worker asks once a poll interval, in one command."""
 
+import json
+
 import pytest
 import redis
 
@@ -64,6 +66,48 @@ def test_a_consumer_whose_lease_has_ended_is_seen(store: DelayStore) -> None:
     assert look(store).has_ended
     store.consumers.fence([OTHER], "")
     assert look(store).has_ended
+
+
+def test_the_leader_tells_consumers_which_lists_have_messages(store: DelayStore) -> None:
+    """It tells of the lists of all priorities of the queues that are named, and nobody else tells."""
+    store.client.lpush(store.keys.ready("q", [0, 3])[1], "rare")
+    store.client.lpush("other", "message")
+    with store.client.pubsub(ignore_subscribe_messages=True) as pubsub:
+        pubsub.subscribe(store.keys.lists)
+        pubsub.get_message(timeout=10)
+        look(store, name="leader")
+        store.leases.look("standby", {}, ["q"])
+        store.leases.look("leader", {}, ["q", "empty"])
+        message = pubsub.get_message(timeout=10)
+        assert message is not None
+        names, _, there = message["data"].decode().rpartition(" ")
+        assert json.loads(names) == [name for queue in ("q", "empty") for name in store.keys.ready(queue, [0, 3, 6, 9])]
+        assert there == "01000000"
+        assert pubsub.get_message(timeout=0.1) is None
+
+
+def test_the_leader_learns_what_is_consumed(store: DelayStore) -> None:
+    """It learns the queues of all consumers, whatever somebody else has written there, and a standby learns nothing."""
+    store.consumers.heartbeat(ME, ["q", "[x]"], is_new=True)
+    store.consumers.heartbeat(OTHER, ["q", "other"], is_new=True)
+    store.client.hset(store.keys.consumed(""), "stranger", '{"queues": [nonsense]}')
+    assert look(store, name="leader").consumed == {"q", "[x]", "other"}
+    assert look(store, name="standby").consumed is None
+
+
+def test_a_look_renews_the_leases_of_idle_consumers(make_store: MakeStore) -> None:
+    """It says which of them it has renewed; one that is fenced off, or unknown, is not."""
+    store = make_store(consumer_ttl=600)
+    store.consumers.heartbeat(ME, ["q"], is_new=True, ttl_s=100)
+    store.consumers.heartbeat(OTHER, ["q"], is_new=True, ttl_s=0.0)
+    store.consumers.fence([OTHER], "")
+    found = store.leases.look("leader", {}, (), [ME, OTHER, "host:3:cccccccc"]).look
+    assert found is not None
+    assert found.renewed == {ME}
+    lease = store.consumers.find(ME, "")
+    assert lease is not None
+    assert lease.left_ms > 500_000
+    assert [each.name for each in store.consumers.all() if each.left_ms > 0] == [ME]
 
 
 def test_where_an_acl_forbids_a_key_only_the_lease_is_taken(store: DelayStore) -> None:

@@ -1,7 +1,9 @@
 """How consumers of many lists wait, and what a queue at rest costs a Redis with hash slots."""
 
+from collections import Counter
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from threading import enumerate as all_threads
 from time import monotonic
 from typing import Any
@@ -22,6 +24,7 @@ from tests.support.looped import Looped, queue_of
 from tests.support.store.keyspace import FUTURE_MS, waiting
 from tests.support.workers.consumers import drain, publish
 from tests.support.workers.harness import MakeProj, Proj
+from tests.support.workers.held import KEYS
 
 NAMES = [f"jobs{number}" for number in range(12)]
 #: In hash slots each queue is asked about on its own.
@@ -103,6 +106,33 @@ def test_a_consumer_asks_once_a_second_for_a_queue(slots_server: PrivateRedis, m
         assert sum(scripts) < len(QUEUES)
         with Connection(slots_server.url.replace("redis://", "delayq://")) as sender:
             publish(sender, "rare", queue=QUEUES[7], priority=9)
+        looped.until(lambda: looped.received == ["rare"], "a priority that nobody waits for is found")
+
+
+def sent(looped: Looped, client: redis.Redis, seconds: float) -> Counter[str]:
+    """Lets a consumer turn for so long. Returns how often each command was sent, without those of scripts."""
+    with client.monitor() as monitor:
+        begun = monotonic()
+        looped.until(lambda: monotonic() - begun > seconds)
+        client.echo("the end")
+        heard = takewhile(lambda each: "the end" not in each["command"], iter(monitor.next_command, None))
+        return Counter(each["command"].split(" ")[0].upper() for each in heard if each["client_type"] != "lua")
+
+
+@pytest.mark.parametrize("transfers", [True, False])
+def test_an_idle_consumer_asks_for_no_list_of_which_the_leader_tells(own_server: PrivateRedis, transfers: bool) -> None:
+    """Its process then sends one command a second, and without a leader its own look; a rare message is found."""
+    url, client = own_server.url.replace("redis://", "delayq://"), own_server.client()
+    with Looped(Connection(url, transport_options={"transfer": transfers}), "jobs") as looped:
+        looped.until(looped.waits_for("jobs"))
+        looped.until(lambda: '"subscribed": true' in str(client.hvals(KEYS.consumed(""))), "it has subscribed")
+        looped.until(lambda: bool(sent(looped, client, 2.0)["EXISTS"]) is not transfers, "it hears of its lists")
+        found = sent(looped, client, 5.0)
+        assert found.total() <= 8, found
+        assert bool(found["EXISTS"]) is not transfers
+        assert not {"PUBSUB", "HGETALL"} & found.keys()
+        with Connection(url, transport_options={"transfer": False}) as sender:
+            publish(sender, "rare", queue="jobs", priority=9)
         looped.until(lambda: looped.received == ["rare"], "a priority that nobody waits for is found")
 
 
