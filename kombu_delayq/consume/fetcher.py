@@ -264,6 +264,7 @@ class Fetcher:
 
     def note_lists(self, lists: Mapping[str, bool]) -> None:
         """Learns from the leader which lists have messages. Any thread may call this."""
+        self._poller.told, self._poller.told_at = lists, monotonic()
         if self._waits.note_lists(lists) and self.state is State.WAITING:
             self._waits.may_have_more = True
             self._poller.wake()

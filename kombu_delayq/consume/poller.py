@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from queue import Empty
@@ -22,6 +22,8 @@ _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 LONGEST_WAIT_S = 1.0
 #: A loop that turns all the time looks after its connections and queues so often, in s.
 LOOK_S = 0.1
+#: For how long it holds what the leader has told of lists, in s.
+TOLD_S = 2.5
 
 
 class Readable(Protocol):
@@ -41,10 +43,14 @@ class DelayedPoller(_Poller):
 
     Attributes:
         refused: Whether Redis has refused a command of this connection because it is not the primary.
+        told: What the leader has told of lists, see ``Keys.lists``.
+        told_at: When it did so, in s of ``monotonic``.
     """
 
     refused = False
     poller: Any  # kombu's
+    told: Mapping[str, bool] = {}
+    told_at = -inf
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,7 +184,13 @@ class DelayedPoller(_Poller):
             super().on_poll_init(poller)
 
     def maybe_restore_messages(self) -> None:
-        """Lets kombu look for messages that others held for too long, unless Redis refuses that now."""
+        """Lets kombu look for messages that others held for too long, unless Redis refuses that now.
+
+        While nobody holds any, as the leader has just told, nothing is to be found.
+        """
+        names = [channel.store.keys.unacked("") for channel in self._channels if channel.fetches]
+        if monotonic() - self.told_at < TOLD_S and any(self.told.get(name) is False for name in names):
+            return
         with _unless_refused():
             super().maybe_restore_messages()
 

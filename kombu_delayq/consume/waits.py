@@ -26,6 +26,7 @@ from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from kombu_delayq.consume.pipelined import PipelinedConnection
+from kombu_delayq.consume.poller import TOLD_S
 from kombu_delayq.redis import PASSING_S, Command, clears, passes
 from kombu_delayq.store import InFlight
 
@@ -36,8 +37,8 @@ logger = get_logger(__name__)
 
 #: The most connections on which a channel waits for messages. Each costs Redis some memory, and a worker a descriptor.
 MOST_WAITS = 32
-#: How often lists without a wait are looked at, in s, and for how long not those of which the leader has told.
-LOOK_S, TOLD_S = 1.0, 2.5
+#: How often lists without a wait are looked at, in s.
+LOOK_S = 1.0
 #: Redis ends a wait after so long, in s, at the latest; a lease of a consumer is several times longer.
 LONGEST_WAIT_S, FRACTION_OF_LEASE = 20.0, 1 / 3
 #: A wait is so short, in s, where Redis refuses to end one; and how much later its end may be noticed.

@@ -334,7 +334,10 @@ class Keys:
 
     @property
     def lists(self) -> str:
-        """Channel: names of lists as JSON, a blank, and for each 1 if it has messages, else 0; from the leader."""
+        """Channel: names of lists as JSON, and of ``unacked``, a blank, and for each 1 if it has messages, else 0.
+
+        The leader publishes there.
+        """
         return f"{self.prefix}delayq:lists:{self.db}"
 
     def presence(self, consumer: str) -> str:

@@ -160,6 +160,7 @@ class Leases(StorePart):
         of_consumers = keys.consumers(""), keys.consumed(""), keys.unacked("")
         own = LookKeys(keys.queues, keys.lease, keys.standby, keys.second_standby, *of_consumers)
         lists = [name for queue in consumed for name in self._client.ready(queue)]
+        lists += [keys.unacked("")] if lists else []
         call = look(
             keys=own,
             dues=[*dues.values(), *lists],

@@ -81,8 +81,9 @@ def test_the_leader_tells_consumers_which_lists_have_messages(store: DelayStore)
         message = pubsub.get_message(timeout=10)
         assert message is not None
         names, _, there = message["data"].decode().rpartition(" ")
-        assert json.loads(names) == [name for queue in ("q", "empty") for name in store.keys.ready(queue, [0, 3, 6, 9])]
-        assert there == "01000000"
+        lists = [name for queue in ("q", "empty") for name in store.keys.ready(queue, [0, 3, 6, 9])]
+        assert json.loads(names) == [*lists, "unacked"]
+        assert there == "010000000"
         assert pubsub.get_message(timeout=0.1) is None
 
 
