@@ -115,7 +115,7 @@ class Consumer:
             since_s: Of leases that were not renewed for so long.
         """
         lease = self._leases.get("")
-        if lease is None or not (self.is_own and lease.is_taken) or self.held:
+        if lease is None or not (self.is_own and lease.is_taken) or self.held or self.going_on:
             return []
         return [lease.name] if monotonic() - lease.renewed_at > since_s else []
 
@@ -128,9 +128,9 @@ class Consumer:
     def keeps_lease(self, within_s: float) -> bool:
         """Whether its lease was renewed within so many s, and Redis knows all that ``renew`` would say."""
         lease = self._leases.get("")
-        if lease is None or not (self.is_own and lease.is_taken) or self.held or self._said != self._to_say():
+        if lease is None or not (self.is_own and lease.is_taken) or self.held or self.going_on:
             return False
-        if monotonic() - lease.renewed_at > within_s:
+        if self._said != self._to_say() or monotonic() - lease.renewed_at > within_s:
             return False
         self._beats.append((self._next, monotonic()))
         return True
