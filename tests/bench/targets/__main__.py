@@ -7,7 +7,20 @@ from pathlib import Path
 import click
 
 from celery_ext.demo.private_redis import PrivateRedis
-from tests.bench.targets import back, consume, failover, flood, periodic, publish, running, serve, size, spark, transfer
+from tests.bench.targets import (
+    back,
+    consume,
+    failover,
+    flood,
+    limits,
+    periodic,
+    publish,
+    running,
+    serve,
+    size,
+    spark,
+    transfer,
+)
 from tests.bench.targets.report import Figure, heading, machine
 
 MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
@@ -19,6 +32,7 @@ MEASURES: dict[str, Callable[[PrivateRedis, bool], Iterator[Figure]]] = {
     "failover": failover.measure,
     "periodic": periodic.measure,
     "flood": flood.measure,
+    "limits": limits.measure,
     "running": running.measure,
     "serve": serve.measure,
     "size": size.measure,

@@ -1,5 +1,6 @@
 """An ordinary Celery app with a task that writes down when it begins."""
 
+import json
 import os
 
 from celery import Celery
@@ -8,6 +9,8 @@ from tests.bench.journal import arrive
 
 BROKER = "BENCH_BROKER"
 TRANSPORT = "BENCH_TRANSPORT"
+#: The option ``limits`` as JSON.
+LIMITS = "BENCH_LIMITS"
 OURS = "kombu_delayq.transport:Transport"
 TASK = "bench.begin"
 
@@ -22,6 +25,8 @@ def make_app(broker_url: str, transport: str = "") -> Celery:
     app = Celery("bench", broker=broker_url, set_as_current=False)
     if transport:
         app.conf.broker_transport = transport
+    if LIMITS in os.environ:
+        app.conf.broker_transport_options = {"limits": json.loads(os.environ[LIMITS])}
 
     @app.task(name=TASK, shared=False)
     def begin(due: float) -> None:

@@ -16,7 +16,7 @@ from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.transfer.dead import READ_S
-from tests.bench.targets.app import BROKER, OURS
+from tests.bench.targets.app import BROKER, LIMITS, OURS
 from tests.bench.targets.report import Figure
 from tests.support.conditions import until
 from tests.support.workers.held import CONSUMED, UNACKED
@@ -34,6 +34,8 @@ def make_app(url: str) -> Celery:
     """Makes the app, with late acknowledgements and everything else at its default."""
     app = Celery("back", broker=url, set_as_current=False)
     app.conf.update(broker_transport=OURS, task_acks_late=True)
+    if LIMITS in os.environ:
+        app.conf.broker_transport_options = {"limits": json.loads(os.environ[LIMITS])}
 
     @app.task(bind=True, name="hold", shared=False)
     def hold(self: Any) -> None:
@@ -51,12 +53,15 @@ if BROKER in os.environ:
 
 
 @contextmanager
-def _worker(server: PrivateRedis, app: Celery, name: str, pool: str, queue: str) -> Iterator[psutil.Popen]:
-    """Runs a worker, from when it is up."""
+def worker(
+    server: PrivateRedis, app: Celery, name: str, pool: str, queue: str, limits: Any = None
+) -> Iterator[psutil.Popen]:
+    """Runs a worker, from when it is up. limits: the transport option."""
     options = ["-n", name, "-P", pool, "-c", "2", "-Q", queue, "-l", "ERROR"]
     process = psutil.Popen(
         [sys.executable, "-m", "celery", "-A", "tests.bench.targets.back", "worker", *options],
-        env={**os.environ, BROKER: server.url, "PYTHONWARNINGS": "ignore"},
+        env={**os.environ, BROKER: server.url, "PYTHONWARNINGS": "ignore"}
+        | ({LIMITS: json.dumps(limits)} if limits else {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -74,7 +79,7 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Kills workers of each pool that hold messages, one after the other, while another worker lives."""
     kills, app, client = 5 if quick else 20, make_app(server.url), server.client()
     found = {}
-    with _worker(server, app, LIVES, "threads", "other"):
+    with worker(server, app, LIVES, "threads", "other"):
         for pool in POOLS:
             found[pool] = [_return_s(server, client, app, pool) for _ in range(kills)]
     found["threads, of the worker that led"] = [_return_of_leader_s(server, client, app) for _ in range(kills)]
@@ -86,13 +91,13 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
 
 def _return_s(server: PrivateRedis, client: Any, app: Celery, pool: str) -> float:
     """Returns the time from the kill of a worker until all of its messages have begun again, in s."""
-    with _worker(server, app, DIES, pool, QUEUE) as doomed:
+    with worker(server, app, DIES, pool, QUEUE) as doomed:
         return _killed(client, app, doomed)
 
 
 def _return_of_leader_s(server: PrivateRedis, client: Any, app: Celery) -> float:
     """Returns the same for the worker whose transfer worker leads, as it has begun first."""
-    with _worker(server, app, DIES, "threads", QUEUE) as doomed, _worker(server, app, LIVES, "threads", "other"):
+    with worker(server, app, DIES, "threads", QUEUE) as doomed, worker(server, app, LIVES, "threads", "other"):
         return _killed(client, app, doomed)
 
 

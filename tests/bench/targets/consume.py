@@ -22,7 +22,7 @@ import psutil
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.bench.journal import Journal
 from tests.bench.servers import main_thread_s
-from tests.bench.targets.app import BROKER, OURS, TASK, TRANSPORT, make_app
+from tests.bench.targets.app import BROKER, LIMITS, OURS, TASK, TRANSPORT, make_app
 from tests.bench.targets.report import Figure
 from tests.support.conditions import until
 
@@ -49,11 +49,12 @@ QUEUE, TASK_ID = "celery", "00000000-0000-4000-8000-000000000000"
 
 
 class Turn(NamedTuple):
-    """What was seen of one worker in a turn: its length in s, tasks begun, CPU time of Redis's main thread in s."""
+    """What was seen of one worker in a turn: its length, tasks begun, and CPU time of Redis and of itself, in s."""
 
     took_s: float
     tasks: int
     redis_s: float
+    worker_s: float
 
 
 class Worker:
@@ -65,13 +66,17 @@ class Worker:
         folder: For the journal.
         pool: Celery's pool.
         options: Further ones of ``celery worker``.
+        limits: The transport option.
     """
 
-    def __init__(self, kind: str, server: PrivateRedis, folder: Path, pool: str, *options: str) -> None:
+    def __init__(
+        self, kind: str, server: PrivateRedis, folder: Path, pool: str, *options: str, limits: Any = None
+    ) -> None:
         self.kind, self.server = kind, server
         self.client: Any = server.client()
         self.journal = Journal(folder / kind)
         env = {BROKER: server.url, TRANSPORT: TRANSPORTS[kind], "BENCH_JOURNAL": str(self.journal.path)}
+        env |= {LIMITS: json.dumps(limits)} if limits else {}
         command = ["celery", "-A", "tests.bench.targets.app", "worker", "-l", "ERROR", "--pool", pool, *options]
         self._process = psutil.Popen(
             [sys.executable, "-m", *command],
@@ -90,9 +95,13 @@ class Worker:
         processes = (self._process, *self._process.children(recursive=True))
         return float(sum(process.memory_info().rss for process in processes)) / 1e6
 
+    def cpu_s(self) -> float:
+        """Returns the CPU time that the worker and its children have taken, in s."""
+        return sum(sum(each.cpu_times()[:2]) for each in (self._process, *self._process.children(recursive=True)))
+
     def turn(self) -> Turn:
         """Lets a stopped worker go on for a while."""
-        before, redis_s = self.journal.count(), main_thread_s(self.client)
+        before, redis_s, cpu_s = self.journal.count(), main_thread_s(self.client), self.cpu_s()
         self.signal(signal.SIGCONT)
         begun = monotonic()
         sleep(TURN_S)
@@ -100,7 +109,7 @@ class Worker:
         took_s, count = monotonic() - begun, self.journal.count() - before
         if self.journal.count() >= FILLED:
             raise RuntimeError(f"a worker with {self.kind} has run all of its {FILLED:,} tasks")
-        return Turn(took_s, count, main_thread_s(self.client) - redis_s)
+        return Turn(took_s, count, main_thread_s(self.client) - redis_s, self.cpu_s() - cpu_s)
 
     def late_s(self, message: dict[str, Any]) -> float:
         """Pushes a message to the idle worker. Returns how much later its task begins, in s."""
