@@ -135,18 +135,18 @@ def limits(value: object) -> Any:
         if not isinstance(limit, Mapping):
             raise ValueError(f"has {limit!r} for {name!r}, which is not a mapping such as {{'running': 2}}")
         for field, of_field in limit.items():
-            if field not in _OF_LIMIT:
-                hint = did_you_mean(field, _OF_LIMIT)
-                raise ValueError(f"has {field!r} for {name!r}, which is none of {', '.join(_OF_LIMIT)}{hint}")
+            if field not in LIMIT_CHECKS:
+                hint = did_you_mean(field, LIMIT_CHECKS)
+                raise ValueError(f"has {field!r} for {name!r}, which is none of {', '.join(LIMIT_CHECKS)}{hint}")
             try:
-                _OF_LIMIT[field](of_field)
+                LIMIT_CHECKS[field](of_field)
             except ValueError as reason:
                 raise ValueError(f"has {of_field!r} for {field} of {name!r}, which {reason}") from None
     return value
 
 
 #: What a limit may say, and what checks it.
-_OF_LIMIT: Mapping[str, Check] = {
+LIMIT_CHECKS: Mapping[str, Check] = {
     "running": or_none(number(0, 1_000_000, whole=True)),
     "rate": rate,
     "weight": or_none(number(0.01, 1000)),

@@ -158,15 +158,26 @@ class LimitStore(StorePart):
         return bool(self._client.ask("EXISTS", self._keys.parked(queue)))
 
     def keys(self, queue: str) -> Iterator[KeyState]:
-        """Yields the keys of a queue that have messages, or whose tasks run; two round trips for some hundred keys."""
-        cursor, key = 0, as_bytes(self._keys.parked_keys(queue))
+        """Yields the keys of a queue that have messages, or whose tasks run, as ``keys_page``."""
+        cursor: int | None = 0
+        while cursor is not None:
+            found, cursor = self.keys_page(queue, cursor)
+            yield from found
+
+    def keys_page(self, queue: str, cursor: int = 0) -> tuple[list[KeyState], int | None]:
+        """Returns some hundred keys of a queue, and where the next ones begin, None at the end; three round trips.
+
+        A key that is there all the time is on a page at least once.
+
+        Args:
+            queue: Name of the queue.
+            cursor: Of the page before.
+        """
         now_ms = self._now_ms()
-        while True:
-            cursor, found = self._client.redis.hscan(key, cursor, count=KEYS_PAGE)
-            rows: dict[Any, Any] = {name: noted for name, noted in cast(Any, found).items() if name != PARKED}
-            yield from self._states(queue, rows, now_ms)
-            if not cursor:
-                return
+        key = as_bytes(self._keys.parked_keys(queue))
+        cursor, found = self._client.redis.hscan(key, cursor, count=KEYS_PAGE)
+        rows: dict[Any, Any] = {name: noted for name, noted in cast(Any, found).items() if name != PARKED}
+        return list(self._states(queue, rows, now_ms)), cursor or None
 
     def states(self, queue: str, names: Sequence[str]) -> list[KeyState]:
         """Returns some keys of a queue; two round trips."""
