@@ -256,6 +256,15 @@ class Options:
         "dead letters",
         "How many dead letters of a queue transfer workers keep; they drop the oldest. None: any number.",
     )
+    unknown_ttl: float | None = _option(
+        600.0,
+        or_none(number(0)),
+        "s",
+        "For how long messages that a worker cannot run go back for others: of a task that it does not know, with a "
+        "body that it cannot decode or does not accept, or without a task. After that they become dead letters in "
+        "dead_letter_queue. None: they are acknowledged and gone, as with Celery.",
+        alike=True,
+    )
     max_delay: float | None = _option(
         None,
         or_none(number(0)),

@@ -29,6 +29,7 @@ from redis.exceptions import ResponseError
 from celery_ext.connection import channel_of_consumer, open_store, wrong_keys
 from celery_ext.limits import Backoff, give_back
 from celery_ext.stopping import watch_shutdown
+from celery_ext.unrunnable import PatientConsumer
 from celery_ext.worker.plain import Ack, plain
 from celery_ext.worker.remote_control import extended_commands
 from celery_ext.worker.task_threads import TaskThreads
@@ -114,6 +115,13 @@ PATCHES = (
         stays=True,
     ),
     Patch(
+        "`on_unknown_task`, `on_unknown_message`, `on_invalid_task` and `on_decode_error` of the consumer",
+        "Celery acknowledges what a worker cannot run. Ours gives it back for others, and buries it after "
+        "`unknown_ttl`.",
+        "celery_ext/unrunnable/giving_back.py",
+        stays=True,
+    ),
+    Patch(
         "`start` of the consumer's blueprint",
         "Celery's worker ends at a key of the wrong type, and so would each other one that needs the key. Ours waits.",
         _HERE,
@@ -177,7 +185,7 @@ def take_off() -> None:
     _applied.close()
 
 
-class CarefulConsumer(_Consumer):
+class CarefulConsumer(PatientConsumer):
     """A mixin, to the left of Celery's consumer or of the one that ``worker_consumer`` names: it loses nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -46,6 +46,7 @@ from kombu_delayq.message.letter_record import (
     record,
     text_of,
     too_late,
+    unrunnable,
 )
 from kombu_delayq.message.once import (
     ADD,
@@ -154,6 +155,7 @@ __all__ = [
     "text_to_json",
     "to_json",
     "too_late",
+    "unrunnable",
     "unsigned",
     "us_of",
     "uuid_of",

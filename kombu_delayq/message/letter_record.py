@@ -29,6 +29,10 @@ class Reason(StrEnum):
     DELIVERY_LIMIT = "delivery limit reached"
     #: Its turn came later than the option ``max_lateness`` allows.
     TOO_LATE = "too late"
+    #: No worker of its queue knew its task for as long as the option ``unknown_ttl`` says.
+    UNKNOWN_TASK = "unknown task"
+    #: None could read it: a body that cannot be decoded, a content type that is not accepted, no task.
+    UNREADABLE = "cannot be read"
     #: A row of a DataFrame from which no task can be made.
     BAD_ROW = "bad row"
 
@@ -150,6 +154,19 @@ def too_late(message: Message, late_ms: float, most_ms: float, came_from: str, q
     if why["routing_key"] is None:
         why["exchange"], why["routing_key"] = "", came_from
     return buried
+
+
+def unrunnable(message: Message, reason: Reason, error: str, worker: str, queue: str) -> Message:
+    """Returns a message as a dead letter that no worker could run. It is as ``beyond_delivery_limit`` makes it.
+
+    Args:
+        message: The message.
+        reason: ``UNKNOWN_TASK`` or ``UNREADABLE``.
+        error: What the last worker says.
+        worker: Node name of that worker.
+        queue: Queue of dead letters.
+    """
+    return _buried(message, reason, error, worker, queue)
 
 
 def _buried(message: Message, reason: Reason, error: str, worker: str | None, queue: str) -> Message:

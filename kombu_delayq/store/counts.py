@@ -32,7 +32,7 @@ _LATEST_S = 2.0**40
 #: What becomes of messages that are too late, by the names under which the scripts count it.
 TOO_LATE = {"overdue_dropped": "dropped", "overdue_dead_lettered": "dead-lettered"}
 #: What becomes of tasks that fail, by the names under which the scripts count it: who sees it counts it.
-FAILURES = {"retried": "retried", "failed": "failed", "dead": "dead-lettered"}
+FAILURES = {"retried": "retried", "failed": "failed", "dead": "dead-lettered", "unknown": "not known"}
 #: For how long a queue counts as held back after the next messages could have left, in ms; then nobody transfers.
 HELD_FOR_MS = 5000.0
 

@@ -11,9 +11,9 @@ MANY = 1_000_000
 PAGE = 200
 #: The layout of messages that wait beside Redis alone, as people and programs read it.
 BESIDE = "journal"
-#: What has become of a task: it is to be tried again, has failed for good, or is a dead letter. The process that sees
-#: it counts it.
-Outcome: TypeAlias = Literal["retried", "failed", "dead"]
+#: What has become of a task: it is to be tried again, has failed for good, is a dead letter, or went back because its
+#: worker does not know it. The process that sees it counts it.
+Outcome: TypeAlias = Literal["retried", "failed", "dead", "unknown"]
 #: Fields of tuples that logs must not get, because a task's arguments are in them.
 _BODIES = frozenset(("body", "message", "note"))
 
