@@ -41,6 +41,7 @@ class Worker:
         clock_s: What it takes for the time, s since the epoch; None if it does not tell.
         between_s: Between which times of this process it has looked at its clock, s since the epoch.
         running: The names of its running tasks, and since when each runs, s since the epoch by its clock.
+        tasks: The names of the tasks that it knows, without Celery's own; empty if it does not tell.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Worker:
     clock_s: float | None
     between_s: tuple[float, float]
     running: Sequence[tuple[str, float]]
+    tasks: frozenset[str] = frozenset()
 
     @property
     def fetches(self) -> bool:
@@ -80,7 +82,7 @@ def ask(app: Celery | None, connection: Connection, timeout_s: float) -> list[Wo
 
     stats = _by_name(bound.multi_call("stats", timeout=timeout_s, callback=note))
     names = sorted(stats)
-    queues, active = again("active_queues", names), again("active", names)
+    queues, active, registered = (again(command, names) for command in ("active_queues", "active", "registered"))
     silent = [name for name in names if FIELD not in stats[name]]
     reports, confs = again("report", silent), again("conf", silent)
     return [
@@ -90,6 +92,7 @@ def ask(app: Celery | None, connection: Connection, timeout_s: float) -> list[Wo
             (begun_s, arrived_s.get(name, time())),
             queues.get(name),
             active.get(name),
+            registered.get(name),
             reports.get(name) or {},
             confs.get(name) or {},
         )
@@ -126,6 +129,7 @@ def _worker(
     between_s: tuple[float, float],
     queues: Sequence[Mapping[str, Any]] | None,
     active: Sequence[Mapping[str, Any]] | None,
+    registered: Sequence[str] | None,
     report: Mapping[str, Any],
     conf: Mapping[str, Any],
 ) -> Worker:
@@ -145,4 +149,5 @@ def _worker(
         facts.get("clock"),
         between_s,
         [(str(task.get("name")), task["time_start"]) for task in active or () if task.get("time_start")],
+        frozenset(str(task).partition(" ")[0] for task in registered or () if not str(task).startswith("celery.")),
     )

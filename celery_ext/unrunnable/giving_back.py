@@ -3,6 +3,7 @@
 Celery acknowledges such messages: in each deploy in which publishers are ahead of workers, tasks are gone.
 """
 
+from random import uniform
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,10 @@ logger = get_logger(__name__)
 
 #: Message property: since when workers could not run a message, ms since the epoch, and how many could not.
 TRIED = "unrunnable"
-#: Pauses until a message that went back may be taken again, in s: the first one, which doubles, and the longest.
-FIRST_S, LONGEST_S = 1.0, 10.0
+#: Pauses until a message that went back may be taken again, in s: the first one, which doubles, and the longest. Redis
+#: serves the consumer that waits for longest, and each begins its wait anew after ten seconds: pauses that are shorter
+#: than that, and of chance, lead a message to another consumer.
+FIRST_S, LONGEST_S = 1.0, 5.0
 #: How often the log says that messages of a task go back, in s.
 SAID_S = 60.0
 
@@ -137,7 +140,7 @@ class PatientConsumer(_Consumer):
 def _put_off(message: Any, raw: Any, now_ms: float, times: int) -> None:
     """Puts a message into the store for a pause, which grows with each worker that could not run it."""
     channel = message.channel
-    pause_s = min(FIRST_S * 2 ** min(times, 10), LONGEST_S)
+    pause_s = min(FIRST_S * 2 ** min(times, 10), LONGEST_S) * uniform(0.5, 1.0)
     task_id = (message.headers or {}).get("id")
     due = Due(now_ms + 1000 * pause_s, relative=False, task_id=task_id if isinstance(task_id, str) else None)
     queue = message._raw.queue

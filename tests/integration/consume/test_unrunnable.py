@@ -58,7 +58,7 @@ def test_a_task_that_one_worker_does_not_know_runs_in_another(deploy: Proj, pool
 
 
 def test_a_task_that_no_worker_knows_becomes_a_dead_letter(make_proj: MakeProj) -> None:
-    """After ``unknown_ttl``, as it was sent; its result has failed. Replayed, it runs where it is known."""
+    """After ``unknown_ttl``, as it was sent, with a result that has failed; replayed, it runs where it is known."""
     proj = make_proj(broker_transport_options={"unknown_ttl": 1.5})
     proj.worker(pool="threads")
     sent = proj.send("later", 7)
