@@ -11,8 +11,12 @@
 -- Returns 'rests', or 'gone', with nothing changed, when the consumer holds the message no more
 -- Atomic: the message is in hand or waits, never both; no message of the key goes before its rest is over.
 -- Cost: O(log N)
--- @include clock key_turn places sub_queue
+-- @include checked_sub_queues clock key_turn places sub_queue
 
+local wrong = wrong_sub(places, base)
+if wrong then
+  return wrong
+end
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass.
 if redis.call('HDEL', unacked, tag) == 0 and not is_early then
   return 'gone'

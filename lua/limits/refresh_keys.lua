@@ -17,6 +17,8 @@ local sub, corrected, found = sub_queues(base, now_ms()), 0, { cursor, names }
 if not sub.is_on then
   return { '0', 0 }
 end
+-- A full Redis refuses a script whose first write needs memory, and lets later writes pass.
+redis.call('HDEL', places, '')
 end_rests(sub)
 if count > 0 and #names == 0 then
   found = redis.call('HSCAN', base .. ':known', cursor, 'COUNT', count)

@@ -20,5 +20,7 @@ for number, member in ipairs(members) do
     enter(sub, name)
   end
 end
-write_back(sub)
+if next(sub.keys) then
+  write_back(sub)
+end
 return taken

@@ -33,7 +33,7 @@ for _, row in ipairs(back) do
   key.waiting = key.waiting - 1
   enter(sub, row.name)
 end
-if sub.is_on then
+if #back > 0 then
   write_back(sub)
 end
 return { found[1], #back }

@@ -13,6 +13,7 @@ from redis.retry import Retry
 from celery_ext.dead_letters.store import Letter, LetterStore
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal.promotion import ALL, Promotion
+from celery_ext.limits import LimitStore
 from celery_ext.periodic.store import PeriodicStore, Run
 from celery_ext.repair.store import Idle, RepairStore
 from celery_ext.serve.store import Answers
@@ -74,6 +75,12 @@ OPERATIONS: dict[str, Callable[[DelayStore], Any]] = {
     "requeue": lambda store: store.fetching.requeue([Requeued("unknown", "q", 0, "body")], "next"),
     "heartbeat": lambda store: store.consumers.heartbeat("host:1:name", ["q"], is_new=True),
     "fence": lambda store: store.consumers.fence(["unknown"], "q"),
+    "leave": lambda store: store.consumers.leave("unknown", "q"),
+    "refresh_keys": lambda store: store.part(LimitStore).refresh_keys("q"),
+    "back_off": lambda store: store.part(LimitStore).back_off("q", "k", 0, "unknown", "", 0, is_early=False),
+    "take_parked": lambda store: store.part(LimitStore).take_parked("q", [b"unknown"]),
+    "unpark": lambda store: store.part(LimitStore).unpark("q"),
+    "drop_parked": lambda store: store.part(LimitStore).drop_parked("q"),
     "stats": lambda store: store.queues.stats("q"),
     "watch_heads": lambda store: store.leases.watch_heads([DelayedQueue("q", store.layout)]),
     "lead": lambda store: store.leases.lead("name"),

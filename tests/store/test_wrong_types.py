@@ -80,11 +80,11 @@ ACTS: dict[str, Callable[[DelayStore], Act]] = {
     "finish": of_finish,
     "count_minute": lambda store: lambda: checked(store.figures.count_minute({"q": {"waited:0": 1}}).values()),
 }
-#: Keys for which an operation has another answer, in tests of its own: one queue hides no other, and what takes several
-#: calls is left to Redis's own error.
+#: Keys for which an operation has another answer, in tests of its own: one queue hides no other, what has keys of
+#: any type says so, a fetch without limits has no places, and what takes several calls is left to Redis's own error.
 ELSEWHERE = {
-    **dict.fromkeys(("heads", "watch_heads", "due_counts", "forget_empty"), ".*"),
-    "fetch": r"q|\{q\}.*|.*:landing:.*",
+    **dict.fromkeys(("heads", "watch_heads", "due_counts", "forget_empty", "forget_idle"), ".*"),
+    "fetch": r"q|\{q\}.*|.*:landing:.*|.*:places",
     "replay": "dead",
 }
 #: What an operation has done by then in another slot: a chain is noted before its step is stored, a queue of dead

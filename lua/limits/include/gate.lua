@@ -26,6 +26,7 @@ local function gate_of(places, to)
   end
   for _, sub in pairs(subs) do
     if sub.is_on then
+      redis.call('HDEL', places, '') -- a full Redis refuses a script whose first write needs memory
       sort_all(sub)
     end
   end

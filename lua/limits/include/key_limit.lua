@@ -11,11 +11,12 @@ local function limit_of(limits, name)
       found[field] = value
     end
   end
-  local rate = type(found.rate) == 'table' and found.rate or nil
+  local rate = type(found.rate) == 'table' and found.rate or {}
+  local a_second, burst = tonumber(rate[1]), tonumber(rate[2])
   return {
     bound = tonumber(found.running) or math.huge,
-    pause_ms = rate and 1000 / rate[1],
-    burst = rate and rate[2],
+    pause_ms = a_second and burst and 1000 / a_second,
+    burst = burst,
     weight = tonumber(found.weight) or 1,
   }
 end

@@ -1,10 +1,18 @@
--- @include clock key_turn sub_queue
+-- @include checked_sub_queues clock key_turn sub_queue
 
--- Gives up a place, see `places_in`. Cost O(log N).
-local function give_up(places, now, tag, message)
+-- Gives up a place, see `places_in`. is_wrong: by the base of a queue's keys, whether one is somebody else's.
+-- Cost O(log N).
+local function give_up(places, now, is_wrong, tag, message)
   local base, step, name = string.match(redis.call('HGET', places, tag) or '', '^(.-)%z(%d)(.*)$')
   if not base then
     return false
+  end
+  if is_wrong[base] == nil then
+    is_wrong[base] = wrong_sub(places, base) and true or false
+  end
+  if is_wrong[base] then -- `refresh_keys` counts again, once it is put right
+    redis.call('HDEL', places, tag)
+    return not message
   end
   local sub = sub_queues(base, now)
   local key = key_in(sub, name)
@@ -12,7 +20,8 @@ local function give_up(places, now, tag, message)
   redis.call('HDEL', places, tag)
   key.running = math.max(0, key.running - 1)
   if message then
-    local first, number = next_in(sub, name, 1)[1], sub.number
+    local from, number = '[' .. name .. '\0' .. step, sub.number
+    local first = redis.call('ZRANGEBYLEX', base .. ':parked', from, '(' .. name .. '\1', 'LIMIT', 0, 1)[1]
     if first and string.sub(first, #name + 2, #name + 2) == step then
       number = tonumber(string.sub(first, #name + 3, #name + 18)) - 1
     end
@@ -27,14 +36,14 @@ local function give_up(places, now, tag, message)
 end
 
 -- Returns a function that gives up the place of a delivery tag, and returns whether it had one; nil while no tag has
--- any. With a message, that is the next one of its key. Cost O(log N) a tag.
+-- any. With a message, that is the next one of its key; false where it cannot be. Cost O(log N) a tag.
 local function places_in(places)
   if redis.call('EXISTS', places) == 0 then
     return nil
   end
-  local now = now_ms()
+  local now, is_wrong = now_ms(), {}
   return function(tag, message)
-    return give_up(places, now, tag, message)
+    return give_up(places, now, is_wrong, tag, message)
   end
 end
 
