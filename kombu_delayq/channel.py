@@ -316,7 +316,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
 
     def _purge(self, queue: str) -> int:
         self.key_names.check_queue(queue)
-        return int(super()._purge(queue)) + self.store.queues.purge(queue)
+        return int(super()._purge(queue)) + self.store.queues.purge(queue, with_ready=True)
 
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
         super()._delete(queue, *args, **kwargs)

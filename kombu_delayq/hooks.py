@@ -16,7 +16,8 @@ from kombu_delayq.options import STORES
 #: An entry has the name of its hook, alone or with a dot and the name of a feature behind it.
 #: ``worker`` is called when a Celery worker starts, with the worker as ``sender``; it is called without ``sender`` if
 #: the worker has already started. ``delay_chain`` is called with the property ``delay_chain`` of a published message.
-#: ``purged`` is called after a purge of a queue, with the client and the registry of a store and the queue's name.
+#: ``purged`` is called after a purge of a queue, with the client and the registry of a store, the queue's name, and
+#: whether its ready messages are to go, too; it returns how many of these it has removed.
 #: ``chore`` makes what a transfer worker does beside the delivery while it leads: its ``go_on`` is called at each look,
 #: with the store, and itself sees what is to be done, and when. Others are classes of stores, see ``store_class``.
 GROUP = "kombu_delayq.hooks"
@@ -30,9 +31,9 @@ def call(name: str, *args: Any, **kwargs: Any) -> None:
         function(*args, **kwargs)
 
 
-def made(name: str) -> list[Any]:
-    """Returns what all functions of a name make."""
-    return [function() for function in _functions(name)]
+def made(name: str, *args: Any) -> list[Any]:
+    """Returns what all functions of a name make, or return."""
+    return [function(*args) for function in _functions(name)]
 
 
 def expect_worker() -> None:

@@ -94,7 +94,7 @@ def _cells(row: dict[str, Any], report: dict[str, Any], *, dated: bool = True) -
         escaped(row["queue"]),
         f"{row['delayed']:,}",
         *([_number(row["in_journal"])] if report.get("journal") else []),
-        f"{row['ready']:,}",
+        f"{row['ready']:,}" + (f", {row['limited']:,} limited" if row["limited"] else ""),
         _consumers_of(row),
         f"{local_time(row['next_due'])} ({due})" if dated and row["next_due"] else due,
         _overdue(row),

@@ -31,6 +31,11 @@ class Alert:
     lasts: str = ""
 
 
+#: Ready messages that no limit by key holds back.
+_MAY_GO = (
+    "(max by (job, namespace, queue) (delayq_ready_messages) - on (job, namespace, queue) "
+    "max by (job, namespace, queue) (delayq_limited_messages))"
+)
 #: Those of the doctor itself.
 ALERTS = (
     Alert(
@@ -132,9 +137,8 @@ ALERTS = (
         "consumers",
         Level.WARNING,
         (
-            "min by (job, namespace, queue) (min_over_time(delayq_ready_messages[10m])) > max by (job, namespace, "
-            "queue) (max_over_time(delayq_ready_messages[10m] offset 20m)) + 100 unless on (job, namespace, "
-            "queue) max by (job, namespace, queue) (delayq_dead_letter_messages)"
+            f"min_over_time({_MAY_GO}[10m:1m]) > max_over_time({_MAY_GO}[10m:1m] offset 20m) + 100 "
+            "unless on (job, namespace, queue) max by (job, namespace, queue) (delayq_dead_letter_messages)"
         ),
         "More tasks of queue {{ $labels.queue }} are ready than workers run.",
         (

@@ -77,9 +77,10 @@ class JournaledQueues(PartOfBoth[Queues]):
         rows, stats = self._both(lambda: self._journal.counts(queues=[queue]), lambda: self._redis.stats(queue))
         return with_rows(self._journal, [stats], rows)[0]
 
-    def purge(self, queue: str) -> int:
-        """Removes all delayed messages of a queue. Returns how many."""
-        return sum(self._both(lambda: self._purge_rows(queue), lambda: self._redis.purge(queue)))
+    def purge(self, queue: str, *, with_ready: bool = False) -> int:
+        """Removes all delayed messages of a queue. Returns how many; see ``Queues.purge``."""
+        both = self._both(lambda: self._purge_rows(queue), lambda: self._redis.purge(queue, with_ready=with_ready))
+        return sum(both)
 
     def delete(self, queue: str) -> int:
         """Removes a queue's delayed messages and all that is known about it. Returns how many messages."""

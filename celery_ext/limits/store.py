@@ -1,5 +1,6 @@
 """The part of a store for limits by key: what the limits are, which keys a queue has, and what waits in them."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple, cast
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple, cast
 from celery_ext.limits.keys import LimitKeys
 from celery_ext.limits.limit import Limit
 from kombu_delayq.message import pages
-from kombu_delayq.redis import Args, HashKey, ListKey, ListKeys, operation, time_ms
+from kombu_delayq.redis import Args, Command, HashKey, ListKey, ListKeys, checked, operation, time_ms
 from kombu_delayq.store import PAGE, PARKED, HeldKeys, QueueRegistry, StoreClient, StorePart, without_bodies
 from kombu_delayq.text import as_bytes, as_text
 
@@ -72,6 +73,22 @@ class Limits(NamedTuple):
         for given in (self.set.get(name), self.set.get(key)):
             found = found if given is None else given.over(found)
         return found
+
+
+class LimitUse(NamedTuple):
+    """How much of its limits a queue uses.
+
+    Attributes:
+        waiting: By the name of a limit, how many messages of it wait in sub-queues.
+        running: By the name of a limit, how many places of it are taken.
+        free: Of how many keys a message may go now.
+        resting: How many keys rest.
+    """
+
+    waiting: Mapping[str, int]
+    running: Mapping[str, int]
+    free: int
+    resting: int
 
 
 @operation()
@@ -185,6 +202,28 @@ class LimitStore(StorePart):
         rows = {as_bytes(name): noted or b"0 0 inf 0 0" for name, noted in zip(names, found, strict=True)}
         return list(self._states(queue, rows, self._now_ms()))
 
+    def use(self, queues: Sequence[str]) -> dict[str, LimitUse]:
+        """Counts by limit what waits and runs in queues; two round trips for each slot group, however many keys.
+
+        Only limits that workers have declared count, since anybody may publish messages with the name of another one.
+
+        Args:
+            queues: Their names.
+        """
+        groups = self._by_group(queues)
+        commands = [("HGETALL", key) for group in groups for key in (self._own.limits(group), self._keys.places(group))]
+        replies = iter(checked(self._client.replies(commands)))
+        found: dict[str, LimitUse] = {}
+        for of_group, limits, places in zip(groups.values(), replies, replies, strict=True):
+            names = sorted(name for name in map(as_text, limits) if name and not name.startswith((SET, QUEUE)))
+            taken = Counter(map(_limit_of_place, places.values()))
+            counts = iter(self._client.send([command for queue in of_group for command in self._counted(queue, names)]))
+            for queue in of_group:
+                waiting = {name: next(counts) + next(counts) for name in names}
+                running = {name: taken[self._keys.base(queue), name] for name in names}
+                found[queue] = LimitUse(waiting, running, next(counts), next(counts))
+        return found
+
     def refresh(self, queue: str, names: Collection[str] = ()) -> int:
         """Gives keys their turns by the limits that hold now, by default all keys of a queue.
 
@@ -287,6 +326,15 @@ class LimitStore(StorePart):
         """Removes what waits in the sub-queues of a queue. Returns how many messages that were."""
         return self._client.run(drop_parked(places=self._keys.places(queue), base=self._keys.base(queue)))
 
+    def _counted(self, queue: str, names: Sequence[str]) -> Iterator[Command]:
+        """Yields what counts the messages of limits, those without and with values in their keys, and then keys."""
+        parked = self._keys.parked(queue)
+        for name in names:
+            yield "ZLEXCOUNT", parked, f"[{name}\0", f"({name}\1"
+            yield "ZLEXCOUNT", parked, f"[{name}:", f"({name};"
+        yield "ZCARD", self._own.turns(queue)
+        yield "ZCARD", self._own.rests(queue)
+
     def _refresh(self, queue: str, cursor: str, count: int, names: Collection[str]) -> Any:
         return refresh_keys(
             places=self._keys.places(queue), base=self._keys.base(queue), cursor=cursor, count=count, names=names
@@ -314,9 +362,15 @@ class LimitStore(StorePart):
         return time_ms(self._client.redis.time())
 
 
-def note_purge(client: StoreClient, registry: QueueRegistry, queue: str) -> None:
-    """Is the hook ``purged``: what waits in sub-queues goes with the rest of the queue."""
-    LimitStore(client, registry).drop_parked(queue)
+def note_purge(client: StoreClient, registry: QueueRegistry, queue: str, with_ready: bool) -> int:
+    """Is the hook ``purged``: what waits in sub-queues goes with the lists of the queue."""
+    return LimitStore(client, registry).drop_parked(queue) if with_ready else 0
+
+
+def _limit_of_place(place: bytes | str) -> tuple[str, str]:
+    """Returns the base of the keys of the queue of a place, and the name of its limit."""
+    base, _, rest = as_text(place).partition("\0")
+    return base, rest[1:].partition(":")[0]
 
 
 def _flat(mapping: Mapping[str, str]) -> list[str]:

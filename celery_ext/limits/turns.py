@@ -56,7 +56,7 @@ class Turns:
         """Finds out which queues are consumed, and which others have messages in sub-queues."""
         known = limits.queues()
         leases = store.consumers.all() if known else []
-        consumed = {queue for lease in leases if lease.left_ms > 0 for queue in lease.queues}
+        consumed = {queue for lease in leases if lease.left_ms > 0 and lease.knows_places for queue in lease.queues}
         self._consumed = sorted(known & consumed)
         left = [queue for queue in sorted(known - consumed) if limits.has_parked(queue)]
         self._since = {queue: self._since.get(queue, now) for queue in left}

@@ -301,6 +301,7 @@ def _texts(found: Mapping[Any, Any]) -> dict[str, str]:
     return {as_text(name): as_text(value) for name, value in found.items()}
 
 
-def note_purge(client: StoreClient, registry: QueueRegistry, queue: str) -> None:
+def note_purge(client: StoreClient, registry: QueueRegistry, queue: str, with_ready: bool) -> int:
     """Is the hook ``purged``; see ``PeriodicStore.note_purge``."""
     PeriodicStore(client, registry).note_purge(queue)
+    return 0

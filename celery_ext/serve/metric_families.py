@@ -174,6 +174,8 @@ def _messages(snapshot: MetricsSnapshot) -> Iterator[Family]:
     yield gauge("delayq_delayed_messages", text, _QUEUE, {name: stats.delayed for name, stats in queues.items()})
     text = "Messages that wait in the queue for a consumer, of all priorities."
     yield gauge("delayq_ready_messages", text, _QUEUE, {name: stats.ready for name, stats in queues.items()})
+    text = "Ready messages that may not go now, because of a limit by key; more workers would not run them sooner."
+    yield gauge("delayq_limited_messages", text, _QUEUE, {name: stats.limited for name, stats in queues.items()})
     text = "Delayed messages whose due time is past."
     yield gauge("delayq_overdue_messages", text, _QUEUE, {name: stats.overdue for name, stats in queues.items()})
     text = "Overdue messages that the transfer_rate of their queue holds back; 0 if it holds none back."

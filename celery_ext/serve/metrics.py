@@ -208,14 +208,20 @@ class ScaleQuery(msgspec.Struct):
 
 
 class QueueWork(msgspec.Struct):
-    """The work of a queue: ready, overdue, due within the time asked for, and the sum of these, 0 while it is paused.
+    """The work of a queue, as a sum: ready without limited, overdue, and due within the time asked for.
 
     Attributes:
+        value: The sum; 0 while the queue is paused.
+        ready: Number of messages that wait for a consumer.
+        limited: How many of these may not go now, because of a limit by key: more workers would not run them sooner.
+        overdue: Number of delayed messages whose due time is past.
+        due: How many further messages are due within the time asked for.
         oldest_s: How long the oldest ready message has been waiting, in s; 0 if none is ready, or if none says it.
     """
 
     value: int
     ready: int
+    limited: int
     overdue: int
     due: int
     oldest_s: float
@@ -270,9 +276,8 @@ def work_of(store: DelayStore, queues: list[str], ahead_s: float) -> Work:
         if (held := limited[queue].holding(stats)) is not None:
             overdue, due = min(overdue, max(1, ceil(held.per_s * ahead_s))), 0
         oldest_s = 0.0 if queue in paused else round(stats.oldest_ready_s or 0.0, 3)
-        value = 0 if queue in paused else stats.ready + overdue + due
-        work[stats.queue] = QueueWork(value, stats.ready, overdue, due, oldest_s)
-    sums: Any = {
-        name: sum(getattr(each, name) for each in work.values()) for name in ("value", "ready", "overdue", "due")
-    }
+        value = 0 if queue in paused else stats.ready - stats.limited + overdue + due
+        work[stats.queue] = QueueWork(value, stats.ready, stats.limited, overdue, due, oldest_s)
+    summed = ("value", "ready", "limited", "overdue", "due")
+    sums: Any = {name: sum(getattr(each, name) for each in work.values()) for name in summed}
     return Work(**sums, oldest_s=max(each.oldest_s for each in work.values()), ahead_s=ahead_s, queues=work)

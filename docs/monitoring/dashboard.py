@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from dashboard_panels import SOURCE
-from dashboard_rows import late_and_held_back, now, periodic, ways
+from dashboard_rows import late_and_held_back, limits, now, periodic, ways
 from dashboard_servers import cluster, journal
 from grafana_foundation_sdk.builders.dashboard import Dashboard, DatasourceVariable, QueryVariable, Row
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
@@ -51,7 +51,7 @@ def dashboard() -> Dashboard:
         .tooltip(DashboardCursorSync.CROSSHAIR)
     )
     board = now(variables(board).with_row(Row("Now")))
-    return cluster(journal(periodic(late_and_held_back(ways(board)))))
+    return cluster(journal(periodic(limits(late_and_held_back(ways(board))))))
 
 
 def text() -> str:

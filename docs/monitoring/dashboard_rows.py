@@ -199,6 +199,32 @@ def late_and_held_back(board: Dashboard) -> Dashboard:
     )
 
 
+def limits(board: Dashboard) -> Dashboard:
+    """Adds the row of limits by key, which is empty without limits."""
+    waiting, running = (
+        f"max by (queue, limit) (delayq_limit_{name}{OF_QUEUE})" for name in ("waiting_messages", "running_tasks")
+    )
+    resting = query(by_queue("delayq_limit_resting_keys"), "{{queue}} resting", ref="B")
+    board = board.with_row(Row("Limits by key"))
+    for panel in (
+        lines("Running, by limit", "Places that tasks take.", query(running, "{{queue}} {{limit}}")),
+        lines("Waiting, by limit", "Tasks in sub-queues.", query(waiting, "{{queue}} {{limit}}")),
+        lines(
+            "Limited, by queue",
+            "Ready tasks that may not go now. More workers would not run them sooner.",
+            query(by_queue("delayq_limited_messages"), "{{queue}}"),
+        ),
+        lines(
+            "Keys, by queue",
+            "Keys of which a task may go now, and keys that rest.",
+            query(by_queue("delayq_limit_free_keys"), "{{queue}} free"),
+            resting,
+        ),
+    ):
+        board = board.with_panel(panel)
+    return board
+
+
 def periodic(board: Dashboard) -> Dashboard:
     """Adds the row of periodic tasks, which is empty without entries."""
     arms = {"1": ("armed", GREEN), "0": ("nobody", RED)}

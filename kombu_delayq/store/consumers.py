@@ -206,7 +206,9 @@ class Consumers(StorePart):
                 queues = sorted({*other.queues, *lease.queues})
                 held = (other.held or 0) + (lease.held or 0)
                 held_s = max((each.held_s for each in (other, lease) if each.held_s is not None), default=None)
-                found[lease.name] = ConsumerLease(lease.name, min(other.left_ms, lease.left_ms), queues, held, held_s)
+                found[lease.name] = other._replace(
+                    left_ms=min(other.left_ms, lease.left_ms), queues=queues, held=held, held_s=held_s
+                )
         return sorted(found.values(), key=lambda lease: lease.left_ms)
 
     def in_group(self, queue: str) -> list[ConsumerLease]:
@@ -323,7 +325,7 @@ class Consumers(StorePart):
         of_hand = {"held": len(of.tags), "held_s": of.held_s}
         process = {"process": this_process()} if of.subscribed else {}
         known = {"queues": sorted(of.queues), "subscribed": of.subscribed}
-        about = json.dumps({**known, **process, **of_hand})
+        about = json.dumps({**known, **process, **of_hand, "places": True})
         own, group, ttl_ms = self._keys, of.group, round(ttl_s * 1000)
         keys = LeaseKeys(own.consumers(group), own.consumed(group), own.unacked_index(group))
         return [
@@ -366,7 +368,8 @@ class Consumers(StorePart):
         )
         if held_s is not None:
             held_s += max(self._client.options.consumer_ttl - left_ms / 1000, 0.0)  # since its heartbeat
-        return ConsumerLease(name, left_ms, queues, None if held is None else int(held), held_s)
+        knows_places = about.get("places") is True
+        return ConsumerLease(name, left_ms, queues, None if held is None else int(held), held_s, knows_places)
 
     def _all_tags(self, pattern: str, queue: str) -> Iterator[list[Any]]:
         index, cursor = as_bytes(self._keys.unacked_index(queue)), 0

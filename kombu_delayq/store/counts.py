@@ -81,10 +81,10 @@ class QueueStats:
     def oldest_ready_s(self) -> float | None:
         """How long the oldest ready message has been waiting for a consumer, in s; 0 if none is ready, None if unknown.
 
-        A time of the publisher's clock is taken from Redis's clock.
+        A time of the publisher's clock is taken from Redis's clock. Messages that may not go now do not count.
         """
         if self.ready_since_ms is None:
-            return None if self.ready else 0.0
+            return None if self.ready > self.limited else 0.0
         return max(self.now_ms - self.ready_since_ms, 0.0) / 1000
 
     @classmethod

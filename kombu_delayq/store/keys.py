@@ -285,7 +285,8 @@ class Keys:
 
         ``queues``: names of the queues that it consumes; ``subscribed``: whether it has subscribed to ``presence``;
         ``process``: then its process, so that others on its machine see whether that has ended;
-        ``held``: number of messages in hand; ``held_s``: for how long it has had the oldest of them, in s.
+        ``held``: number of messages in hand; ``held_s``: for how long it has had the oldest of them, in s;
+        ``places``: whether it gets messages that wait in sub-queues of limits.
         """
         return self.of_group(queue, "consumed", "consumers:queues")
 

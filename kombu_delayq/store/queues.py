@@ -264,21 +264,25 @@ class Queues(StorePart):
         call = stats(due=self._client.due(queue), ready=self._client.ready(queue), base=self._keys.base(queue))
         return QueueStats.of(queue, self._client.run(call))
 
-    def purge(self, queue: str) -> int:
+    def purge(self, queue: str, *, with_ready: bool = False) -> int:
         """Removes all delayed messages of a queue; its counters stay for a while. Returns how many.
 
         Periodic entries go on: who arms them does so anew.
+
+        Args:
+            queue: Its name.
+            with_ready: Whether those go, too, that wait for a consumer apart from the queue's lists.
         """
         count = self._client.run(purge(keys=self._client.stored(queue), counts=self._keys.counts(queue)))
         with suppress(NoPermissionError):
-            hooks.call("purged", self._client, self._registry, queue)
+            count += sum(hooks.made("purged", self._client, self._registry, queue, with_ready))
         with suppress(NoPermissionError):  # then the name stays until the leading transfer worker drops it
             self.forget_empty([queue])
         return count
 
     def delete(self, queue: str) -> int:
         """Removes a queue's delayed messages and all that is known about it. Returns how many messages."""
-        count = self.purge(queue)
+        count = self.purge(queue, with_ready=True)
         with suppress(NoPermissionError):
             last = int(time_ms(self._client.redis.time()) // 3_600_000)
             minutes = [self._keys.minutes(queue, last - ago) for ago in range(MINUTES_KEPT_H + 1)]

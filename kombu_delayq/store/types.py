@@ -327,6 +327,7 @@ class ConsumerLease(NamedTuple):
         queues: Names of the queues that it consumes.
         held: How many messages it had in hand at its latest heartbeat; None if it does not say so.
         held_s: For how long it has had the oldest of them by now, in s, up to a heartbeat too long; None without any.
+        knows_places: Whether its version knows places, and so gets messages that wait apart from lists.
     """
 
     name: str
@@ -334,6 +335,7 @@ class ConsumerLease(NamedTuple):
     queues: list[str]
     held: int | None = None
     held_s: float | None = None
+    knows_places: bool = False
 
     @property
     def is_http(self) -> bool:

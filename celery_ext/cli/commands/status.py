@@ -121,6 +121,7 @@ def _row(state: QueueState, beside: Beside | None, *, is_of_letters: bool) -> Ro
         "delayed": stats.delayed,
         "in_journal": _alone(stats.queue, beside),
         "ready": stats.ready,
+        "limited": stats.limited,
         "oldest_ready_s": None if stats.oldest_ready_s is None else round(stats.oldest_ready_s, 3),
         "next_due": None if due_ms is None else iso_of(due_ms),
         "next_due_in_s": None if due_ms is None else _seconds(due_ms - stats.now_ms),
@@ -288,10 +289,11 @@ def status(broker: CliBroker, queues: tuple[str, ...], as_json: bool, every_s: f
 
     Without QUEUE, it shows all queues that are delayed, consumed, bound or of the app, those with dead letters, and all
     consumers. DELAYED messages wait in the store, overdue ones among them; READY messages wait for a
-    consumer. CONSUMERS are those that are known: not those on the stock transport or with `consume="brpop"`. IN HAND
-    are messages that a consumer has and has not acknowledged, of all its queues. With a journal, IN JOURNAL are
-    those of the DELAYED messages that only the journal's database has. On a Redis Cluster, SLOT is the queue's hash
-    slot and NODE the primary that has it; the nodes follow in a table of their own.
+    consumer; those that are "limited" may not go now, because of a limit by key. CONSUMERS are those that are known:
+    not those on the stock transport or with `consume="brpop"`. IN HAND are messages that a consumer has and has not
+    acknowledged, of all its queues. With a journal, IN JOURNAL are those of the DELAYED messages that only the
+    journal's database has. On a Redis Cluster, SLOT is the queue's hash slot and NODE the primary that has it; the
+    nodes follow in a table of their own.
     """
     if every_s is None:
         report = _report(broker, queues)

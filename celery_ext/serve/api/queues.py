@@ -53,7 +53,8 @@ class QueueFigures(Answer):
         delayed: Number of messages that wait for their due time.
         in_journal: How many of them only the journal has; 0 without a journal.
         ready: Number of messages that wait for a consumer.
-        oldest_ready_s: How long the oldest of them has been waiting, in s; 0 if none is ready, null if nothing says it.
+        limited: How many of them may not go now, because of a limit by key.
+        oldest_ready_s: How long the oldest of the others has been waiting, in s; 0 without any, null if unknown.
         overdue: Number of delayed messages whose due time is past.
         overdue_by_s: For how long the oldest of them has been due, in s.
         held_back: The rate that holds them back; null if none does.
@@ -76,6 +77,7 @@ class QueueFigures(Answer):
     delayed: Count
     in_journal: Count
     ready: Count
+    limited: Count
     oldest_ready_s: float | None
     overdue: Count
     overdue_by_s: float
@@ -289,6 +291,7 @@ def _figures(store: DelayStore, names: Sequence[str], cluster: Cluster | None) -
             delayed=stats.delayed,
             in_journal=stats.beside,
             ready=stats.ready,
+            limited=stats.limited,
             oldest_ready_s=None if stats.oldest_ready_s is None else round(stats.oldest_ready_s, 3),
             overdue=stats.overdue,
             overdue_by_s=round(stats.overdue_ms / 1000, 3) if stats.overdue else 0.0,

@@ -30,11 +30,12 @@ local function set_rest(sub, name, till)
   redis.call('ZREM', sub.base .. ':turns', name)
 end
 
--- Wakes a consumer that would take a message, if there is one, and forgets those that do not hear. Cost O(1).
+-- Wakes a consumer that would take a message, if there is one, and forgets those that do not hear. Without the right to
+-- look for one, consumers look themselves. Cost O(1).
 local function wake_idle(sub)
   for _ = 1, 3 do
-    local channel = redis.call('SRANDMEMBER', sub.base .. ':idle')
-    if not channel or redis.pcall('PUBLISH', channel, '') ~= 0 then
+    local channel = redis.pcall('SRANDMEMBER', sub.base .. ':idle')
+    if type(channel) ~= 'string' or redis.pcall('PUBLISH', channel, '') ~= 0 then
       return
     end
     redis.call('SREM', sub.base .. ':idle', channel)

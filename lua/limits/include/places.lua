@@ -50,7 +50,9 @@ end
 -- Gives up the places of all tags of a consumer. Cost O(places).
 local function leave_places(places, consumer)
   local end_place = places_in(places)
-  for _, tag in ipairs(end_place and redis.call('HKEYS', places) or {}) do
+  local taken = end_place and redis.call('HGETALL', places) or {}
+  for place = 1, #taken, 2 do
+    local tag = taken[place]
     if string.sub(tag, 1, #consumer + 1) == consumer .. '.' then
       end_place(tag)
     end

@@ -44,7 +44,8 @@ assert scripts.directory().is_relative_to(kombu_delayq.__path__[0]), scripts.dir
 assert [e.name for e in entry_points(group="celery.commands") if e.dist.name == "kombu-delayq"] == ["delayq"]
 found = {e.name: e for e in entry_points(group="kombu_delayq.hooks")}
 del found["journal"]
-assert sorted(e.load().__name__ for e in found.values()) == ["Pruning", "begin", "note_purge", "parse"]
+names = ["Pruning", "Turns", "begin", "note_purge", "note_purge", "parse"]
+assert sorted(e.load().__name__ for e in found.values()) == names
 try:
     hooks.store_class({"journal_url": "sqlite:////tmp/j.db"})
 except InvalidOptions as error:

@@ -20,7 +20,7 @@ def test_a_new_consumer_gets_a_lease(make_store: MakeStore) -> None:
     assert name == ME.encode()
     assert before_ms + 7000 <= ends_ms <= clock_ms(store.client) + 7000
     about_me = json.loads(contents(store.client)[b"delayq:{q}:consumed"][ME.encode()])
-    assert about_me == {"queues": ["a", "b", 'ü "x"'], "subscribed": False, "held": 0, "held_s": None}
+    assert about_me == {"queues": ["a", "b", 'ü "x"'], "subscribed": False, "held": 0, "held_s": None, "places": True}
 
 
 def test_a_lease_is_renewed(store: DelayStore) -> None:

@@ -115,17 +115,18 @@ def test_scale_counts_what_is_ready_overdue_and_due_soon(get: Get, store: DelayS
     store.client.lpush("orders", "message")
     store.client.lpush("orders\x06\x169", "message")
     offer(store, "1", 30, "mails")
-    nothing = {"value": 0, "ready": 0, "overdue": 0, "due": 0, "oldest_s": 0}
+    nothing = {"value": 0, "ready": 0, "limited": 0, "overdue": 0, "due": 0, "oldest_s": 0}
     assert get("/scale?queue=orders&queue=mails&queue=unknown&ahead=1m30s").json() == {
         "value": 6,
         "ready": 2,
+        "limited": 0,
         "overdue": 2,
         "due": 2,
         "oldest_s": 0,
         "ahead_s": 90.0,
         "queues": {
-            "orders": {"value": 5, "ready": 2, "overdue": 2, "due": 1, "oldest_s": 0},
-            "mails": {"value": 1, "ready": 0, "overdue": 0, "due": 1, "oldest_s": 0},
+            "orders": {"value": 5, "ready": 2, "limited": 0, "overdue": 2, "due": 1, "oldest_s": 0},
+            "mails": {"value": 1, "ready": 0, "limited": 0, "overdue": 0, "due": 1, "oldest_s": 0},
             "unknown": nothing,
         },
     }
@@ -133,7 +134,7 @@ def test_scale_counts_what_is_ready_overdue_and_due_soon(get: Get, store: DelayS
     assert get("/scale?queue=orders").json()["value"] == 4
     store.fetching.pause("orders")  # so that no pod comes for it
     assert get("/scale?queue=orders").json()["queues"] == {
-        "orders": {"value": 0, "ready": 2, "overdue": 2, "due": 0, "oldest_s": 0}
+        "orders": {"value": 0, "ready": 2, "limited": 0, "overdue": 2, "due": 0, "oldest_s": 0}
     }
     store.figures.count_minute({"orders": {"failed": 2}})
     store.queues.note_dead_letters("graves", 2)

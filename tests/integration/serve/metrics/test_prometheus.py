@@ -16,6 +16,7 @@ from celery import Celery
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.journal import Journal
+from celery_ext.limits import Limit, LimitStore
 from celery_ext.periodic.keys import PeriodicKeys
 from celery_ext.serve import asgi
 from celery_ext.serve.access import tokens
@@ -79,6 +80,7 @@ def broker() -> Iterator[PrivateRedis]:
             client.hset(PeriodicKeys(KEYS).entries, "report", json.dumps({**entry, "queues": ["orders"]}))
             client.set(PeriodicKeys(KEYS).lease, "who arms")
             client.hset(PeriodicKeys(KEYS).notes("orders"), "report", f"d 1000 {int(FUTURE_MS)} run")
+            DelayStore(client, KEYS).part(LimitStore).declare({"account": Limit(running=2)}, ["orders"])
         yield server
 
 
