@@ -80,8 +80,10 @@ def test_the_example_for_keda_asks_what_the_server_answers() -> None:
     named = {(each["kind"], each["metadata"]["name"]) for each in manifests()}
     assert ("Deployment", scaled["spec"]["scaleTargetRef"]["name"]) in named
     [first] = scaled["spec"]["triggers"]
+    job = yaml.safe_load((MONITORING / "keda-job.yaml").read_text(encoding="utf-8"))
+    [of_job] = job["spec"]["triggers"]
     [[by_seconds]] = (yaml.safe_load(block) for block in blocks(ROOT / "docs/how-to/kubernetes.md", "yaml"))
-    for trigger, ahead in ((first, ["90s"]), (by_seconds, [])):
+    for trigger, ahead in ((first, ["90s"]), (of_job, ["90s"]), (by_seconds, [])):
         asked = urlsplit(trigger["metadata"]["url"])
         assert ("Service", asked.netloc.split(".")[0]) in named
         query = parse_qs(asked.query)
