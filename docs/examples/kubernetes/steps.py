@@ -10,6 +10,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from celery import bootsteps
+from celery.signals import worker_ready
 from celery.worker import state
 
 ACCOUNT = Path(os.environ.get("SERVICE_ACCOUNT", "/var/run/secrets/kubernetes.io/serviceaccount"))
@@ -22,8 +23,13 @@ class Watch(bootsteps.StartStopStep):
     every_s = 1.0
 
     def start(self, worker: Any) -> None:
-        """Begins with the worker."""
-        self.ended, self.busy_at = Event(), monotonic()
+        """Begins when the worker consumes."""
+        self.ended = Event()
+        worker_ready.connect(self.begin)
+
+    def begin(self, **_: Any) -> None:
+        """Looks from now on."""
+        self.busy_at = monotonic()
         Thread(target=self.watch, daemon=True).start()
 
     def stop(self, worker: Any) -> None:

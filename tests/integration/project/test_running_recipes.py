@@ -183,7 +183,7 @@ def test_a_worker_of_a_job_ends_when_it_is_idle(redis_server: PrivateRedis, tmp_
     for seconds in (0, 4, 0):
         app.send_task("report", (seconds,))
     app.send_task("report", (0,), countdown=3600)
-    env |= {"STEP": "EndWhenIdle", "IDLE_SECONDS": "2"}
+    env |= {"STEP": "EndWhenIdle", "IDLE_SECONDS": "5"}
     begun = monotonic()
     with _worker(directory, *f"-A shop worker -P {pool} -c 1 -l INFO".split(), **env) as process:
         assert process.wait(60) == 0
