@@ -18,7 +18,7 @@ from celery_ext.testing.memory_store import MemoryStore
 from celery_ext.testing.memory_transport import MemoryBroker
 from celery_ext.testing.sending import Clock, Sending, Sent
 from celery_ext.waiting import READABLE, DelayedTask, by_id
-from kombu_delayq.message import priority_of, to_json
+from kombu_delayq.message import Due, priority_of, to_json
 from kombu_delayq.options import STORES
 from kombu_delayq.store import DelayStore, Offer, Waiting
 
@@ -90,9 +90,20 @@ class Broker:
 
     def requeue(self, queue: str, message: Message) -> None:
         """Puts a message back that its consumer has rejected."""
+        message._raw["properties"].setdefault("delivery_info", {})["redelivered"] = True
+        self.put_back(queue, message)
+
+    def put_back(self, queue: str, message: Message) -> None:
+        """Puts a message back as it is."""
         raw = message._raw
-        raw["properties"].setdefault("delivery_info", {})["redelivered"] = True
         self.store.delivery.push(queue, Offer(message.delivery_tag, "", priority_of(raw), to_json(raw)))
+
+    def delay(self, queue: str, message: Message, seconds: float) -> None:
+        """Lets a message wait for so many s."""
+        raw, store = message._raw, self.store
+        due = Due(store.now_ms() + 1000 * seconds, relative=False, task_id=message.properties.get("correlation_id"))
+        offer = self._connection.default_channel.offer_of({**raw, "properties": dict(raw["properties"])}, due)
+        store.delivery.offer(queue, offer)
 
     def dead_letters(self) -> list[DeadLetter]:
         """Returns the latest dead letters in the queues that the apps name, of each queue the oldest first."""

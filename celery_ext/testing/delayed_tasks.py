@@ -12,12 +12,14 @@ from kombu.transport import memory as stock
 from celery_ext.connection import uses_delayq
 from celery_ext.dead_letters import DeadLetter
 from celery_ext.delays import durations
+from celery_ext.limits import LIMIT_HEADER
 from celery_ext.testing import brokers
 from celery_ext.testing.apps import pointed_at, send_task_of_celery
 from celery_ext.testing.brokers import Agenda, Broker
 from celery_ext.testing.periodic_runs import PeriodicRuns
 from celery_ext.testing.running import ByWorker, InThisProcess, Ran, Runs
 from celery_ext.testing.sending import Clock, Sending
+from celery_ext.testing.turns import ROUNDING_S
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import OtherTransport
 from kombu_delayq.message import in_utc, ms_of
@@ -104,8 +106,6 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-#: By how much sums of times may differ, in s.
-_ROUNDING_S = 0.001
 #: How many tasks that wait, and how many that have run, a text names.
 MOST_SHOWN = 50
 
@@ -145,6 +145,7 @@ class DelayedTasks:
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
         task_id: str | None = None,
+        limit: str | None = None,
     ) -> list[DelayedTask]:
         """Returns the tasks that wait for their due time, the next due first.
 
@@ -156,6 +157,7 @@ class DelayedTasks:
             kwargs: Only calls with these keyword arguments.
             queue: Only tasks of this queue.
             task_id: Only the task of this id.
+            limit: Only tasks with this key of a limit, such as ``account:7``.
         """
         name, sending = getattr(task, "name", task), self._sending
         in_s = None if in_ is None else seconds_of(in_)
@@ -166,6 +168,7 @@ class DelayedTasks:
             if name in (None, one.name)
             and queue in (None, one.queue)
             and task_id in (None, one.id)
+            and limit in (None, one.headers.get(LIMIT_HEADER))
             and (args is None or _plain(one.args) == _plain(args))
             and (kwargs is None or _plain(one.kwargs) == _plain(kwargs))
             and (in_s is None or _is_near(in_s, sending.left_s(one), sending.left_untouched_s(one)))
@@ -202,7 +205,7 @@ class DelayedTasks:
 
         def is_due(task: DelayedTask) -> bool:
             left_s = end_s - self._clock.still_s() + self._sending.slack_s(task)
-            return self._sending.left_s(task) <= left_s + _ROUNDING_S
+            return self._sending.left_s(task) <= left_s + ROUNDING_S
 
         return self._run(is_due, end_s, propagate)
 
@@ -243,6 +246,8 @@ class DelayedTasks:
         shown = [f"{left_out:,} before", *map(repr, ran)] if left_out > 0 else map(repr, ran)
         ready = self._sending.ready(self._runs.ended)
         in_queues = f"sent without a delay, and not run yet:\n  {_shortened(ready)}\n" if ready else ""
+        if held := self._runner.turns.held:
+            in_queues += f"held back by limits:\n  {_shortened(held)}\n"
         waiting = f"waiting:\n  {self._in_words(chr(10) + '  ')}\n"
         return f"{waiting}{in_queues}ran:\n  " + ("\n  ".join(shown) or "nothing")
 
@@ -254,12 +259,19 @@ class DelayedTasks:
         while True:
             check_end()
             self._runner.run_ready(propagate, check_end)
-            task = agenda.take(is_due)
-            if task is None:
-                self._clock.skip(end_s - self._clock.still_s())
+            task = agenda.take(lambda one: is_due(one) and self._sending.left_s(one) <= self._held_s())
+            if task is not None:
+                self._clock.skip(min(self._sending.left_s(task), end_s - self._clock.still_s()))
+                self._runner.run(task, propagate)
+                continue
+            held_s, left_s = self._held_s(), end_s - self._clock.still_s()
+            self._clock.skip(min(held_s, left_s))
+            if held_s > left_s + ROUNDING_S:
                 return self._runs.all[before:]
-            self._clock.skip(min(self._sending.left_s(task), end_s - self._clock.still_s()))
-            self._runner.run(task, propagate)
+
+    def _held_s(self) -> float:
+        """Returns in how many s the first task may run that a limit holds back; infinity for not by itself."""
+        return self._runner.turns.next_s - self._clock.still_s()
 
     def _in_order(self) -> list[DelayedTask]:
         return sorted(self._broker.waiting(), key=Agenda(self._broker, self._sending).place)

@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from threading import Condition
 from typing import Any, NamedTuple
 
@@ -13,9 +14,11 @@ from celery.worker.strategy import proto1_to_proto2
 from kombu.message import Message
 from kombu.utils.imports import symbol_by_name
 
+from celery_ext.limits import LIMIT_HEADER, Backoff
 from celery_ext.testing.apps import active_apps
 from celery_ext.testing.brokers import Broker
 from celery_ext.testing.sending import Sending
+from celery_ext.testing.turns import Turns, key_of
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.errors import DelayqError, did_you_mean
 from kombu_delayq.message import with_eta
@@ -40,6 +43,7 @@ class Ran(NamedTuple):
         state: How it ended: ``SUCCESS``, ``FAILURE``, ``RETRY``, ``IGNORED``, ``REJECTED`` or ``REVOKED``, which it
             also is when it has expired.
         result: What it returned; after a failure the exception.
+        limit: The key of its limit, such as ``account:7``; empty for none.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Ran(NamedTuple):
     kwargs: dict[str, Any]
     state: str
     result: Any
+    limit: str = ""
 
     def __repr__(self) -> str:
         given = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
@@ -66,7 +71,7 @@ class Runs:
         self.all: list[Ran] = []
         self.errors: list[BaseException] = []
         self._ended = Counter[str]()
-        self._requeued = set[str]()
+        self._requeued = dict[str, Reject | Backoff]()
         self._change = Condition()
         self._signals = (
             (task_postrun, self._note_run),
@@ -108,19 +113,19 @@ class Runs:
         errors, self.errors = self.errors, []
         return errors[0] if errors else None
 
-    def take_requeued(self, task_id: str) -> bool:
-        """Returns whether the message of a task goes back to its queue, and forgets it."""
-        requeued = task_id in self._requeued
-        self._requeued.discard(task_id)
-        return requeued
+    def take_requeued(self, task_id: str) -> Reject | Backoff | None:
+        """Returns why the message of a task goes back to its queue, and forgets it; None if it does not."""
+        return self._requeued.pop(task_id, None)
 
     def _note_run(
         self, sender: Any, task_id: str, args: Any, kwargs: Any, retval: Any, state: str | None, **more: Any
     ) -> None:
         result = getattr(retval, "exception", retval) if state != "SUCCESS" else retval
         # Without acks_late the message was acknowledged before the run, so that nobody can reject it.
-        requeued = isinstance(result, Reject) and result.requeue and sender.acks_late
-        self._note(Ran(sender.name, task_id, tuple(args), dict(kwargs), state or "UNKNOWN", result), requeued=requeued)
+        rejected = isinstance(result, Reject) and result.requeue and sender.acks_late
+        limit = (sender.request.headers or {}).get(LIMIT_HEADER) or ""
+        ran = Ran(sender.name, task_id, tuple(args), dict(kwargs), state or "UNKNOWN", result, limit)
+        self._note(ran, why=result if rejected or isinstance(result, Backoff) else None)
 
     def _note_failure(self, sender: Any, exception: BaseException, **more: Any) -> None:
         if isinstance(exception, BaseException):
@@ -140,11 +145,11 @@ class Runs:
         self.errors.append(error)
         self._note(Ran(name, id, (), {}, "REJECTED", error))
 
-    def _note(self, ran: Ran, *, requeued: bool = False) -> None:
+    def _note(self, ran: Ran, *, why: Reject | Backoff | None = None) -> None:
         with self._change:
             self.all.append(ran)
-            if requeued:
-                self._requeued.add(ran.id)
+            if why is not None:
+                self._requeued[ran.id] = why
             else:
                 self._ended[ran.id] += 1
             self._change.notify_all()
@@ -224,35 +229,69 @@ class InThisProcess:
 
     def __init__(self, broker: Broker, sending: Sending, runs: Runs, extend: Callable[[Any], None]) -> None:
         self._broker, self._sending, self._runs, self._extend = broker, sending, runs, extend
+        #: Which of the messages may run.
+        self.turns = Turns(sending.clock.still_s)
 
     def run_ready(self, propagate: bool, check_end: Callable[[], None]) -> None:
-        """Runs what was sent without a delay, and what that sends without a delay.
+        """Runs what was sent without a delay, and what that sends without a delay, as far as limits allow.
 
         Args:
             propagate: Whether to raise the error of a task that fails.
             check_end: Called now and then; raises if there is no end of tasks.
         """
-        while messages := self._broker.ready():
-            check_end()
-            for queue, message in messages:
-                self._run(queue, message, propagate)
+        with self._in_turns():
+            while messages := self._broker.ready():
+                check_end()
+                for queue, message in messages:
+                    self._add(queue, message)
+                while (found := self.turns.take()) is not None:
+                    self._run(*found, propagate)
 
     def run(self, task: DelayedTask, propagate: bool) -> None:
-        """Takes a task that waits, and runs it."""
-        if self._broker.take(task.message):
-            self._run(task.queue, self._broker.message(task.body), propagate)
+        """Takes a task that waits, and runs it. If its limit does not allow that now, it waits in its queue."""
+        with self._in_turns():
+            if self._broker.take(task.message):
+                self._add(task.queue, self._broker.message(task.body))
+                if (found := self.turns.take()) is not None:
+                    self._run(*found, propagate)
 
-    def _run(self, queue: str, message: Any, propagate: bool) -> None:
-        task_id = str(message.properties.get("correlation_id"))
-        call = self._sending.sent.get(task_id)
-        app = None if call is None else call.app()
+    @contextmanager
+    def _in_turns(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for queue, message in self.turns.leave():
+                self._broker.put_back(queue, message)
+
+    def _add(self, queue: str, message: Message) -> None:
+        with suppress(UnknownTask):  # which the run of the task says
+            app = app_of(str(message.headers.get("task")), self._app_of(message))
+            return self.turns.add(queue, message, app.conf.broker_transport_options.get("limits") or {})
+        return self.turns.add(queue, message, {})
+
+    def _app_of(self, message: Message) -> Any:
+        call = self._sending.sent.get(str(message.properties.get("correlation_id")))
+        return None if call is None else call.app()
+
+    def _run(self, queue: str, message: Message, propagate: bool) -> None:
+        task_id, app = str(message.properties.get("correlation_id")), self._app_of(message)
         expired = self._sending.is_expired(task_id, message.headers.get("expires"))
         self._runs.take_error()
         run(message, app, expired=expired, revoked=task_id in self._sending.revoked, extend=self._extend)
-        if self._runs.take_requeued(task_id):
+        why = self._runs.take_requeued(task_id)
+        if why is not None:
             self._sending.note_requeued(message.headers.get("task"))
-            self._broker.requeue(queue, message)
+            self._give_back(queue, message, why)
         _raise(self._runs, propagate)
+
+    def _give_back(self, queue: str, message: Message, why: Reject | Backoff) -> None:
+        if not isinstance(why, Backoff):
+            self._broker.requeue(queue, message)
+        elif key_of(message):
+            self.turns.rest(queue, message, why.seconds)
+            self._broker.put_back(queue, message)
+        else:
+            self._broker.delay(queue, message, why.seconds)
 
 
 class ByWorker:
@@ -266,6 +305,8 @@ class ByWorker:
 
     def __init__(self, broker: Broker, sending: Sending, runs: Runs) -> None:
         self._broker, self._sending, self._runs = broker, sending, runs
+        #: Nothing is held back here: the worker decides.
+        self.turns = Turns(sending.clock.still_s)
 
     def run_ready(self, propagate: bool, check_end: Callable[[], None]) -> None:
         """Waits for the worker, which runs what was sent without a delay."""

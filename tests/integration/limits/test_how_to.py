@@ -24,6 +24,14 @@ def tasks() -> Iterator[DelayedTasks]:
         yield made
 
 
+class App(Celery):
+    """An app whose tasks are no tasks of other apps."""
+
+    def task(self, *args: Any, **options: Any) -> Any:
+        """Makes a task of this app alone."""
+        return super().task(*args, **{**options, "shared": False})
+
+
 def recipe(code: str, status: list[int]) -> Any:
     """Runs the code of a recipe. Returns its names, and ``seen``: the keys with which its tasks ran.
 
@@ -31,9 +39,9 @@ def recipe(code: str, status: list[int]) -> Any:
         code: The code.
         status: What the API of the page answers, one after the other.
     """
-    app, seen = Celery("how-to", set_as_current=False), list[str]()
+    app, seen = App("how-to", set_as_current=False), list[str]()
     celery_ext.install(app)
-    names: dict[str, Any] = {"app": app, "celery_ext": celery_ext}
+    names: dict[str, Any] = {"__name__": "how_to", "app": app, "celery_ext": celery_ext}
     names["pay"] = lambda order_id: SimpleNamespace(status_code=status.pop(0))
     exec(code, names)  # noqa: S102
     assert options.parse(app.conf.broker_transport_options, ())[0].limits
@@ -56,3 +64,24 @@ def test_the_recipes_give_their_tasks_keys(tasks: DelayedTasks) -> None:
             each.task.delay(*args)
         tasks.run_due()
     assert [each.seen for each in found] == [["account:7", "account:8"], ["stripe"] * 2, ["tenant:3"] * 2]
+
+
+def test_the_recipe_of_a_busy_api_rests(tasks: DelayedTasks) -> None:
+    """After the answer 429 nothing of the key begins for 30 s, and then the same task does."""
+    api = recipe(RECIPES[1], [429, 200, 200])
+    api.task.delay(1)
+    api.task.delay(2)
+    tasks.advance("29s")
+    assert [ran.args for ran in tasks.ran] == [(1,)]
+    tasks.advance("1s")
+    assert [(ran.args, ran.state) for ran in tasks.ran[1:]] == [((1,), "SUCCESS"), ((2,), "SUCCESS")]
+    assert tasks.ran[0].limit == "stripe"
+
+
+def test_the_recipe_of_fair_turns_lets_a_small_tenant_go_second(tasks: DelayedTasks) -> None:
+    """Its call runs after the first one of the tenant that sent before it."""
+    convert = recipe(RECIPES[2], []).task
+    for tenant in (1, 1, 1, 2):
+        convert.delay(tenant, "file")
+    tasks.run_due()
+    assert [ran.args[0] for ran in tasks.ran] == [1, 2, 1, 1]
