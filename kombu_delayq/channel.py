@@ -44,6 +44,7 @@ from kombu_delayq.redis import (
     pool_of,
     raise_as_lost,
     wait_at_most,
+    with_provider,
 )
 from kombu_delayq.store import DelayStore, Keys, Offer, PageId
 from kombu_delayq.text import as_text, readable
@@ -337,7 +338,7 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
         if params["socket_timeout"] is None and "socket_timeout" not in self.connection.client.transport_options:
             params["socket_timeout"] = Options.late_answer_s
         params["connection_class"] = self._noticing(params["connection_class"])
-        return params
+        return with_provider(params, self.options.credential_provider)
 
     def _transport(self) -> Any:
         if self.connection is None or self.connection.client is None:

@@ -68,6 +68,13 @@ def any_text(value: object) -> str:
     return value
 
 
+def provider(value: object) -> object:
+    """Checks a credential provider of redis-py, or a text, which is the dotted path of one."""
+    if not (isinstance(value, str) and value) and not hasattr(value, "get_credentials"):
+        raise ValueError("is neither a credential provider of redis-py nor the dotted path of one")
+    return value
+
+
 def or_none(check: Check) -> Check:
     """Makes a check that also takes None."""
     return lambda value: None if value is None else check(value)
@@ -324,6 +331,14 @@ class Options:
         "Whether messages take less room: a body that is text, such as JSON, is not written as base64, and a task has "
         "no headers for which a worker assumes the same value, such as `retries` 0. Celery and kombu read both; some "
         "clients of other languages do not.",
+    )
+    credential_provider: object = _option(
+        None,
+        or_none(provider),
+        "",
+        "Gives each new connection to Redis its user and password, for tokens that soon end: a credential provider of "
+        "redis-py, or the dotted path of one, such as 'proj.tokens:Provider'. A class or function is called once a "
+        "process. None: those of the broker URL.",
     )
     journal_url: str | None = _option(
         None,

@@ -7,6 +7,7 @@ from kombu.log import get_logger
 from kombu.transport.redis import PrefixedRedisPubSub
 from kombu.utils.eventio import READ, poll
 from redis.client import PubSub
+from redis.connection import Connection
 
 from kombu_delayq.cluster.pool import LOST, NodePools, node_of
 from kombu_delayq.redis import OF_USE
@@ -17,6 +18,8 @@ logger = get_logger(__name__)
 #: How often a node is asked whether it is there, and how long it may take to answer, in s. Nothing else notices a node
 #: that hangs: who only listens sends nothing.
 BEAT_S, SILENT_S = 2.0, 2.0
+#: Whether a connection forgets one of those that it tells when it has connected; before redis-py 5 it forgets all.
+_FORGETS_ONE = hasattr(Connection, "deregister_connect_callback")
 
 
 class ClusterPubSub(PubSub):
@@ -84,7 +87,10 @@ class ClusterPubSub(PubSub):
         connection: Any = self.connection
         if connection is not None:
             self.connection_pool.topology.suspect(node_of(connection))
-            connection.deregister_connect_callback(self.on_connect)
+            if _FORGETS_ONE:
+                connection.deregister_connect_callback(self.on_connect)
+            else:
+                connection.clear_connect_callbacks()  # it has no other
             connection.disconnect()
             self.connection = None
             self.connection_pool.release(connection)

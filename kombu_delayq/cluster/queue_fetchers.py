@@ -82,7 +82,7 @@ class QueueFetcher:
         try:
             yield
         except (RedisError, OSError) as error:
-            is_own = error is not self.fetcher.deliveries.error
+            is_own = not self.fetcher.has_raised(error)
             if not (is_own and pool_of(self._pool).is_partial(error)):
                 raise
             self._fail(error)
@@ -182,6 +182,10 @@ class QueueFetchers:
         if queue_fetcher is not None:
             with queue_fetcher.guarded():
                 queue_fetcher.fetcher.end(queue)
+
+    def has_raised(self, error: BaseException) -> bool:
+        """Whether an error is that of a callback, so that a message was not taken."""
+        return any(fetcher.has_raised(error) for fetcher in self._fetchers)
 
     def get(self, queue: str, *, no_ack: bool) -> Message | None:
         """Fetches one message of a queue; None if there is none."""

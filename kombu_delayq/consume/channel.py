@@ -213,6 +213,23 @@ class ConsumingChannel(_Channel):
         if connection is not None:
             connection.disconnect()  # others may still use it
 
+    def outlives(self, error: Exception) -> bool:
+        """Takes new connections in place of those that Redis has closed with their token. Returns whether it could.
+
+        Otherwise the worker would connect again. It would give back what it holds then, and tasks that run late-acked,
+        or have just begun, would run twice with each new token.
+        """
+        if self.options.credential_provider is None or not self.fetches or self.fetcher.has_raised(error):
+            return False
+        try:
+            self.drop_connections()
+            self.pool.disconnect(inuse_connections=False)  # some are closed, and do not know yet
+            self.store.client.ping()
+        except (RedisError, OSError):
+            return False
+        logger.info("Redis has closed connections, and is reached with the credentials of now: %s", error)
+        return True
+
     @property
     def _pools(self) -> list[redis.ConnectionPool]:
         return [pool for pool in (self._pool, self._async_pool) if pool is not None]

@@ -175,6 +175,10 @@ class Fetcher:
             self._read_last()  # what it brings goes back behind what was fetched before
         self.deliveries.put_back(self._store, queue)
 
+    def has_raised(self, error: BaseException) -> bool:
+        """Whether an error is that of a callback, so that a message was not taken."""
+        return error is self.deliveries.error
+
     def get(self, queue: str, *, no_ack: bool) -> "Message | None":
         """Fetches one message of a queue, a round trip; None if there is none."""
         request = Request(most=1, queues=[queue], unnoted=[queue] if no_ack else [])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kombu.transport import redis as stock
 from kombu.utils.eventio import ERR, READ, poll
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from kombu_delayq.redis import NotPrimary, clears, raise_as_lost
@@ -177,6 +178,8 @@ class DelayedPoller(_Poller):
         except ResponseError as error:
             raise_as_lost(error)
             raise
+        except RedisConnectionError as error:
+            self._go_on(error)
 
     def on_poll_init(self, poller: Any) -> None:
         """Notes what polls, and lets kombu look as ``maybe_restore_messages`` does."""
@@ -264,6 +267,15 @@ class DelayedPoller(_Poller):
         except ResponseError as error:
             raise_as_lost(error)
             raise
+        except RedisConnectionError as error:
+            return self._go_on(error)
+
+    def _go_on(self, error: RedisConnectionError) -> None:
+        """Goes on after the loss of a connection if all channels can; otherwise the consumer must connect again."""
+        consuming = [channel for channel in self._channels if channel.active_queues or channel.active_fanout_queues]
+        if not (consuming and all(channel.outlives(error) for channel in consuming)):
+            raise error
+        self.look()
 
     @property
     def _has_to_look(self) -> bool:

@@ -19,6 +19,7 @@ from kombu_delayq.redis.connections import (
     time_ms,
     wait_at_most,
 )
+from kombu_delayq.redis.credentials import with_provider
 from kombu_delayq.redis.errors import (
     NOT_RUN,
     OF_REPLICA,
@@ -105,5 +106,6 @@ __all__ = [
     "raise_as_lost",
     "time_ms",
     "wait_at_most",
+    "with_provider",
     "wrong_type",
 ]
