@@ -17,6 +17,9 @@ from zipfile import ZipFile
 
 import pytest
 
+from celery_ext.limits import LIMIT_HEADER, Limit, LimitStore, turns
+from kombu_delayq.channel import connect_store
+from kombu_delayq.transfer.worker import TransferWorker
 from tests.integration.project.test_wheel import run
 from tests.support import ROOT
 from tests.support.conditions import until
@@ -271,3 +274,39 @@ def test_an_upgrade_and_a_downgrade_find_every_kind_of_message(pair: tuple[Versi
 
 def _timestamp(eta: str) -> float:
     return datetime.fromisoformat(eta).timestamp()
+
+
+@pytest.mark.parametrize("fleet", ["hash"], indirect=True)
+def test_limits_while_the_version_before_runs(fleet: list[Version], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a worker that knows no limits nothing is lost; after a roll back it runs what waited in sub-queues.
+
+    This version leads then, as a ``delayq transfer`` that stays for a while.
+    """
+    for name, short_s in (("LOOK_S", 0.1), ("QUEUES_S", 0.1), ("UNCONSUMED_S", 1.0)):
+        monkeypatch.setattr(turns, name, short_s)
+    before, now = fleet
+    proj = before.proj
+    key = {"headers": {LIMIT_HEADER: "account:7"}}
+    with proj.connection() as connection:
+        channel = connection.default_channel
+        leader = TransferWorker(lambda: connect_store(channel, channel.separate_pool()))
+        leader.start()
+        try:
+            until(lambda: channel.store.leases.leader() is not None)
+            both = [now.worker(), before.worker()]
+            channel.store.part(LimitStore).declare({"account": Limit(running=1)}, ["celery"])
+            wanted = [f"{version.name} {n}" for version in fleet for n in range(20)]
+            for name in wanted:
+                (now if name.startswith("now") else before).send(("record", [name], key))
+            until(lambda: values_of(proj) == sorted(wanted), what="each runs once, in whichever worker")
+            both[1].stop()
+            now.send(*(("hang_once", [f"held {n}"], key) for n in range(3)))
+            proj.await_runs(1, name="hang_once")
+            until(lambda: channel.store.fetching.limited(["celery"]) == [2])
+            both[0].kill()
+            before.worker()
+            held = [f"held {n}" for n in range(3)]
+            until(lambda: {*held} <= {*values_of(proj)}, what="all run without limits")
+            assert channel.store.fetching.size("celery") == 0
+        finally:
+            leader.stop(20)

@@ -36,9 +36,12 @@ def test_all_that_waits_is_gone(store: DelayStore) -> None:
 
 
 def test_it_is_part_of_a_purge(store: DelayStore) -> None:
-    """A purge of the queue removes and counts what waits in its sub-queues."""
+    """A purge with what is ready removes and counts what waits in its sub-queues; one of delayed messages leaves it."""
     tags = prepare(store)
-    store.queues.purge("q")
+    before = numbers(store)
+    assert store.queues.purge("q") == 0
+    assert numbers(store) == before
+    assert store.queues.purge("q", with_ready=True) == sum(waits for waits, _ in before.values())
     assert numbers(store) == {A: (0, 1)}
     store.fetching.ack(tags, "q")
     assert numbers(store) == {}
