@@ -14,6 +14,7 @@ from tests.store.explore.test_dead_letters import explore as letters
 from tests.store.explore.test_journal import explore as journal
 from tests.store.explore.test_kernel import explore as kernel
 from tests.store.explore.test_periodic import explore as periodic
+from tests.store.explore.test_places import explore as places
 from tests.support.store.explorer import Violation
 
 #: For how long a fault is looked for at most, in s; most are found at once.
@@ -46,7 +47,7 @@ PLANTS = {
     ),
     "a fenced consumer takes messages": Plant(
         "fetch.lua",
-        "consumer ~= '' and not (ends and tonumber(ends) > now)",
+        "consumer ~= '' and not (ends and tonumber(ends) > to.now)",
         "false",
         kernel,
         "a consumer is silent and is killed",
@@ -98,6 +99,29 @@ PLANTS = {
         "false",
         journal,
         "a promoter that stands still, and the next",
+    ),
+    "a place stays taken": Plant(
+        "limits/include/places.lua",
+        "  redis.call('HDEL', places, tag)\n  key.running",
+        "  key.running",
+        places,
+        "two consumers of two keys",
+    ),
+    "a place stays with a consumer that has ended": Plant(
+        "leave.lua", "leave_places(places, consumer)", "", places, "a consumer is killed"
+    ),
+    "a key takes no turn when a place is free": Plant(
+        "limits/include/places.lua",
+        "(message or was_full) and enter(sub, name)",
+        "message and enter(sub, name)",
+        places,
+        "two consumers of two keys",
+    ),
+    "a message goes back twice": Plant(
+        "requeue.lua", "if not is_kept then", "if true then", places, "what is held goes back"
+    ),
+    "a key that rests has its turn": Plant(
+        "limits/include/sub_queue.lua", "return key.rests and 0 or math.max", "return math.max", places, "a key rests"
     ),
     "a run is armed twice": Plant(
         "periodic/arm.lua", "tonumber(run.time) <= latest_of(note)", "false", periodic, "two processes arm"

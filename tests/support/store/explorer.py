@@ -13,8 +13,8 @@ import redis
 
 #: Times in a world are multiples of this, in ms, give or take what the search takes.
 GRAIN_MS = 3_600_000
-#: A number that is a time, in s or ms since the epoch.
-_TIME = re.compile(rb"1[6-9]\d{8}(?:\d{3})?(?:\.\d+)?")
+#: A number that is a time, in s, ms or µs since the epoch.
+_TIME = re.compile(rb"1[6-9]\d{8}(?:\d{6}|\d{3})?(?:\.\d+)?")
 #: Returns all that Redis has in one step: the clock, then for each key its name, type, value, dump and time to live.
 _READ = """
 local found = {redis.call('TIME')}
@@ -24,7 +24,10 @@ for _, key in ipairs(redis.call('KEYS', '*')) do
   elseif kind == 'list' then value = redis.call('LRANGE', key, 0, -1)
   elseif kind == 'hash' then value = redis.call('HGETALL', key)
   elseif kind == 'zset' then value = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
-  else value = redis.call('SMEMBERS', key) end
+  else
+    value = redis.call('SMEMBERS', key)
+    table.sort(value)
+  end
   found[#found + 1] = {key, kind, value, redis.call('DUMP', key), redis.call('PTTL', key)}
 end
 return found
@@ -72,6 +75,9 @@ class World(Protocol[S]):
 
     def put_back(self, beside: Any) -> None:
         """Puts back what there was beside Redis."""
+
+    def told(self, database: Database) -> Mapping[bytes, Any]:
+        """Returns what Redis has as far as it tells states apart."""
 
     def steps(self, state: S) -> Iterable[Step[S]]:
         """Returns what the actors can do in a state."""
@@ -180,11 +186,12 @@ class Explorer(Generic[S]):
 
         def relative(match: re.Match[bytes]) -> bytes:
             time = float(match[0])
-            return b"%d" % round((time * (1 if time > 1e11 else 1000) - database.now_ms) / GRAIN_MS)
+            ms = time / 1000 if time > 1e14 else time if time > 1e11 else time * 1000
+            return b"%d" % round((ms - database.now_ms) / GRAIN_MS)
 
         told = [
             (key, _TIME.sub(relative, repr(value).encode()))
-            for key, value in sorted(database.values.items())
+            for key, value in sorted(self._world.told(database).items())
             if not any(part in key for part in self._world.ignored)
         ]
         beside = _TIME.sub(relative, repr(database.beside).encode())

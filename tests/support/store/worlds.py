@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ class Consumer(NamedTuple):
         name: Its name; empty without a lease.
         number: Number in the tag of its next message.
         held: Tags of the messages that it works on, each with the id of its message.
+        going_on: Tags of the messages that it has acknowledged early, whose tasks go on.
         landed: Under which name it has waited, so that a message may be in that in-flight list; empty without a wait.
         lapsed: Whether its lease has ended: since then what it holds may go back.
         turns: How often it still takes messages.
@@ -41,6 +42,7 @@ class Consumer(NamedTuple):
     name: str = ""
     number: int = 1
     held: tuple[tuple[str, str], ...] = ()
+    going_on: tuple[str, ...] = ()
     landed: str = ""
     lapsed: bool = False
     turns: int = 2
@@ -133,6 +135,10 @@ class FleetWorld:
 
     def put_back(self, beside: Any) -> None:
         """There is nothing beside Redis."""
+
+    def told(self, database: Database) -> Mapping[bytes, Any]:
+        """All that Redis has tells states apart."""
+        return database.values
 
     def steps(self, fleet: Fleet) -> Iterator[Step[Fleet]]:
         """Yields what each actor can do next."""
