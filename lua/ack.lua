@@ -9,7 +9,7 @@
 -- Cost: O(tags log N)
 -- @include places
 
-local missing, end_place = {}, places_in(places)
+local missing, end_place, settle = {}, places_in(places)
 for number, tag in ipairs(tags) do
   local was_held = redis.call('HDEL', unacked, tag) == 1
   local had_place = end_place and number > going_on and end_place(tag)
@@ -18,4 +18,7 @@ for number, tag in ipairs(tags) do
   end
 end
 redis.call('ZREM', unacked_index, unpack(tags))
+if settle then
+  settle()
+end
 return missing

@@ -31,8 +31,9 @@ end)
 live_on(keys, life, now)
 redis.call('ZREM', unacked_index, tag)
 redis.call('HDEL', unacked, tag)
-local end_place = places_in(places)
+local end_place, settle = places_in(places)
 if end_place then
   end_place(tag)
+  settle()
 end
 return place

@@ -13,7 +13,7 @@
 
 local push = place == 'next' and 'RPUSH' or 'LPUSH'
 
-local missing, redelivered, end_place = {}, {}, places_in(places)
+local missing, redelivered, end_place, settle = {}, {}, places_in(places)
 for _, row in ipairs(rows) do
   -- Needs no memory, so that a full Redis lets the later writes of the script pass.
   if redis.call('HDEL', unacked, row.tag) == 1 then
@@ -26,6 +26,9 @@ for _, row in ipairs(rows) do
   else
     table.insert(missing, row.tag)
   end
+end
+if settle then
+  settle()
 end
 for counts, number in pairs(redelivered) do
   if counts ~= '' then

@@ -13,7 +13,7 @@ from kombu_delayq.store import PAGE, PARKED, HeldKeys, QueueRegistry, StoreClien
 from kombu_delayq.text import as_bytes, as_text
 
 #: How many keys one call looks at.
-KEYS_PAGE = 200
+KEYS_PAGE = 100
 #: How many messages of a key one call of ``unpark`` puts back.
 UNPARKED = 10
 #: What stands before a limit, or a key, that people have set; and before the name of a queue that has limits.

@@ -169,16 +169,16 @@ class Consumers(StorePart):
         ]
 
     def leave(self, consumer: str, queue: str) -> None:
-        """Forgets a consumer that holds nothing any more, in the slot group of a queue."""
+        """Forgets a consumer that holds nothing any more, in the slot group of a queue; a round trip for 100 places."""
         keys = self._keys
-        self._client.run(
-            leave(
-                consumers=keys.consumers(queue),
-                consumed=keys.consumed(queue),
-                places=keys.places(queue),
-                consumer=consumer,
-            )
+        call = leave(
+            consumers=keys.consumers(queue),
+            consumed=keys.consumed(queue),
+            places=keys.places(queue),
+            consumer=consumer,
         )
+        while self._client.run(call) == "more":
+            pass
 
     def find(self, consumer: str, queue: str) -> ConsumerLease | None:
         """Returns a consumer of the slot group of a queue.

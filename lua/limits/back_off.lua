@@ -27,8 +27,11 @@ local till = sub.now + rest
 redis.call('ZREM', base .. ':turns', name)
 set_rest(sub, name, till)
 write_back(sub)
-local end_place = places_in(places)
+local end_place, settle = places_in(places)
 if not (end_place and end_place(tag, message)) then
   redis.call('RPUSH', ready, message)
+end
+if settle then
+  settle()
 end
 return 'rests'

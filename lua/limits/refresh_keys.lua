@@ -23,6 +23,7 @@ end_rests(sub)
 if count > 0 and #names == 0 then
   found = redis.call('HSCAN', base .. ':known', cursor, 'COUNT', count)
 end
+local limit = limits_by_key(places .. ':limits')
 local running = count > 0 and places_of(places, base) or {}
 for i = 1, #found[2], #names > 0 and 1 or 2 do
   local name = found[2][i]
@@ -32,7 +33,7 @@ for i = 1, #found[2], #names > 0 and 1 or 2 do
     if key.waiting ~= waiting or key.running ~= (running[name] or 0) then
       corrected = corrected + 1
     end
-    key.waiting, key.running, key.bound = waiting, running[name] or 0, limit_of(places .. ':limits', name).bound
+    key.waiting, key.running, key.bound = waiting, running[name] or 0, limit(name).bound
     enter(sub, name)
   end
 end

@@ -13,11 +13,11 @@ local wrong = wrong_sub(places, base)
 if wrong then
   return wrong
 end
-local sub, back = sub_queues(base, now_ms()), {}
+local sub, back, limit = sub_queues(base, now_ms()), {}, limits_by_key(places .. ':limits')
 local found = sub.is_on and redis.call('HSCAN', base .. ':known', cursor, 'COUNT', 20) or { '0', {} }
 for i = 1, #found[2], 2 do
   local name = found[2][i]
-  if name ~= META and limit_of(places .. ':limits', name).bound > 0 then
+  if name ~= META and limit(name).bound > 0 then
     for _, member in ipairs(next_in(sub, name, most)) do
       back[#back + 1] = { number = string.sub(member, #name + 3, #name + 18), name = name, member = member }
     end

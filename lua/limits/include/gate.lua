@@ -14,11 +14,7 @@ local function gate_of(places, to)
     return wrong
   end
   local lists, step_of = lists_by_base(to)
-  local known, by = {}, { free = to.free, taken = {} }
-  function by.limit(name)
-    known[name] = known[name] or limit_of(limits, name)
-    return known[name]
-  end
+  local by = { free = to.free, taken = {}, limit = limits_by_key(limits) }
   local function sort_all(sub)
     sub.is_sorted = true
     end_rests(sub)
@@ -67,6 +63,9 @@ local function gate_of(places, to)
       end
       for _, sub in pairs(subs) do
         if sub.is_on then
+          if #sub.taken > 0 then
+            redis.call('ZREM', sub.base .. ':parked', unpack(sub.taken))
+          end
           again = math.min(again or math.huge, again_in(sub, to, may_take and not by.is_short) or math.huge)
           write_back(sub)
         end

@@ -1,12 +1,12 @@
--- Returns the limit of a key: bound, pause_ms and burst, or no pause without a rate, and weight. Cost O(1).
-local function limit_of(limits, name)
-  if name == '' then
-    return { bound = math.huge, weight = 1 }
-  end
-  local of = string.match(name, '^[^:]*')
+-- Most fields of a hash that is read whole.
+local SMALL = 100
+
+-- Returns the limit that some texts say, each in place of those before: bound, pause_ms and burst, or no pause without
+-- a rate, and weight.
+local function limit_in(texts)
   local found = {}
-  for _, text in ipairs(redis.call('HMGET', limits, of, '=' .. of, '=' .. name)) do
-    local is_json, fields = pcall(cjson.decode, text or '{}')
+  for _, text in ipairs(texts) do
+    local is_json, fields = pcall(cjson.decode, text)
     for field, value in pairs(is_json and type(fields) == 'table' and fields or {}) do
       found[field] = value
     end
@@ -19,6 +19,36 @@ local function limit_of(limits, name)
     burst = burst,
     weight = tonumber(found.weight) or 1,
   }
+end
+
+-- Returns a function of a name, which returns what the hash of limits has, or nil. Reads a small hash once. Cost O(1).
+local function reader_of(limits)
+  if redis.call('HLEN', limits) > SMALL then
+    return function(name)
+      return redis.call('HGET', limits, name) or nil
+    end
+  end
+  local all, values = redis.call('HGETALL', limits), {}
+  for place = 1, #all, 2 do
+    values[all[place]] = all[place + 1]
+  end
+  return function(name)
+    return values[name]
+  end
+end
+
+-- Returns a function of a key, which returns its limit. Cost O(1) a key.
+local function limits_by_key(limits)
+  local text_of_limit, declared, known = reader_of(limits), {}, { [''] = limit_in({}) }
+  return function(name)
+    if not known[name] then
+      local of, own = string.match(name, '^[^:]*'), text_of_limit('=' .. name)
+      local texts = { text_of_limit(of) or '{}', text_of_limit('=' .. of) or '{}', own }
+      declared[of] = declared[of] or limit_in({ texts[1], texts[2] })
+      known[name] = own and limit_in(texts) or declared[of]
+    end
+    return known[name]
+  end
 end
 
 -- Returns when the next message of a key has a token, ms since the epoch; 0 without a rate.

@@ -26,7 +26,7 @@ local function sub_queues(base, now)
   local turn, number, may, asked = string.match(meta or '0 0 0 0', '(%S+) (%S+) (%S+) (%S+)')
   return {
     base = base, now = now, is_on = meta and true, turn = tonumber(turn), number = tonumber(number),
-    may = tonumber(may), asked = tonumber(asked), keys = {},
+    may = tonumber(may), asked = tonumber(asked), keys = {}, taken = {},
   }
 end
 
@@ -35,15 +35,16 @@ local function that_may(key)
   return key.rests and 0 or math.max(0, math.min(key.waiting, key.bound - key.running))
 end
 
--- Returns what is known of a key; the caller changes it. Cost O(1).
-local function key_in(sub, name)
+-- Returns what is known of a key; the caller changes it. has_turn: whether it is among the turns. Cost O(1).
+local function key_in(sub, name, has_turn)
   local key = sub.keys[name]
   if not key then
     local known = redis.call('HGET', sub.base .. ':known', name)
     local waiting, running, bound, time, full = string.match(known or '0 0 inf 0 0', '(%S+) (%S+) (%S+) (%S+) (%S+)')
     key = {
       waiting = tonumber(waiting), running = tonumber(running), bound = bound == NONE and math.huge or tonumber(bound),
-      time = tonumber(time), full = tonumber(full), rests = redis.call('ZSCORE', sub.base .. ':rests', name),
+      time = tonumber(time), full = tonumber(full),
+      rests = not has_turn and redis.call('ZSCORE', sub.base .. ':rests', name),
     }
     key.may = that_may(key)
     sub.keys[name] = key

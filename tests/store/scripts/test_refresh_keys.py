@@ -7,7 +7,7 @@ from celery_ext.limits.keys import LimitKeys
 from kombu_delayq.store import DelayStore
 from tests.support.store.consuming import OTHER, fetch, lives
 from tests.support.store.keyspace import Ear, contents, refuses_a_key_of_the_wrong_type
-from tests.support.store.limited import asked, declare, keyed, look, numbers, push
+from tests.support.store.limited import asked, declare, keyed, look, numbers, push, sort_all
 
 A, B = "account:a", "account:b"
 
@@ -52,6 +52,7 @@ def test_any_number_of_keys_is_looked_at_page_by_page(store: DelayStore) -> None
     for _ in range(2):
         push(store, *(keyed(f"account:{number}") for number in range(600)))
         assert asked(store)[0] == []
+        sort_all(store)
     declare(store, account={"running": 1})
     part = store.part(LimitStore)
     cursor, _ = part.refresh_keys("q")

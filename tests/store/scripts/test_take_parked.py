@@ -6,7 +6,7 @@ from celery_ext.limits import LimitStore
 from kombu_delayq.store import DelayStore
 from tests.support.store.consuming import fetch, lives
 from tests.support.store.keyspace import contents, refuses_a_key_of_the_wrong_type
-from tests.support.store.limited import asked, declare, keyed, look, numbers, push
+from tests.support.store.limited import asked, declare, keyed, look, numbers, push, sort_all
 
 A, B = "account:a", "account:b"
 
@@ -45,7 +45,7 @@ def test_any_number_is_taken_page_by_page(store: DelayStore) -> None:
     """All messages of a queue can be taken; they are those that were there."""
     part = prepare(store)
     push(store, *(keyed(f"account:{number}", number) for number in range(450)))
-    asked(store, 0)
+    sort_all(store)
     found = list(part.parked("q"))
     assert len(found) == 455
     assert {each.key for each in found} == {A, B, "", *(f"account:{number}" for number in range(450))}

@@ -80,6 +80,12 @@ def asked(store: DelayStore, most: int = 8, first: int = 1, name: str = ME, **ho
     return bodies(store.fetching.fetched(request, reply)), store.fetching.again_s(reply)
 
 
+def sort_all(store: DelayStore) -> None:
+    """Asks for nothing, so often that all messages of the queue's first list are in sub-queues."""
+    while store.client.llen("q"):
+        asked(store, 0)
+
+
 def bodies(found: list[Fetched]) -> list[str]:
     """Returns what the bodies of messages say."""
     return [json.loads(each.body)["body"] for each in found]
