@@ -17,7 +17,10 @@ logger = get_logger(__name__)
 
 
 def give_back(request: "Request", rest: Backoff) -> bool:
-    """Gives the message of a task back that has raised ``Backoff``. Returns False for a message that is not ours.
+    """Gives the message of a task back that has raised ``Backoff``, with its place.
+
+    Returns False for a message that our transport has not fetched, such as with ``consume="brpop"``. Its task is sent
+    again with the rest as its countdown, as by ``retry()``, and its key does not rest.
 
     Called in the worker's own process, before Celery handles the end of the task.
 
@@ -30,7 +33,8 @@ def give_back(request: "Request", rest: Backoff) -> bool:
     """
     message = request._message
     if not isinstance(message, FetchedMessage) or not isinstance(message._raw, FetchedPayload):
-        logger.warning("task %s raised Backoff, but its message was not fetched by our transport", request.id)
+        context = request._context
+        request.task.signature_from_request(context, countdown=rest.seconds, retries=context.retries).apply_async()
         return False
     channel, raw, tag, is_early = message.channel, message._raw, message.delivery_tag, message.acknowledged
     key = (message.headers or {}).get(LIMIT_HEADER)

@@ -150,7 +150,7 @@ class Runs:
             self.all.append(ran)
             if why is not None:
                 self._requeued[ran.id] = why
-            else:
+            if not isinstance(why, Reject):
                 self._ended[ran.id] += 1
             self._change.notify_all()
 
