@@ -1,4 +1,4 @@
-"""The app of the demo: an ordinary Celery app with our transport, and two tasks."""
+"""The app of the demo: an ordinary Celery app with our transport, and its tasks."""
 
 import os
 import time
@@ -11,13 +11,16 @@ from celery import Celery
 
 from celery_ext import install
 from celery_ext.demo.arrivals import Arrival, Arrivals
+from celery_ext.demo.tenants import TASK_S, Tenants
 
 #: Retry schedule of ``notify``, which succeeds after the last step. No step is due near the kill.
 CHAIN = "1s,1.5s,4s"
 
 app = Celery("demo", broker=os.environ.get("DELAYQ_DEMO_BROKER"))
 app.conf.broker_transport = "kombu_delayq.transport:Transport"
+app.conf.broker_transport_options = {"limits": {"tenant": {}}}
 app.conf.task_ignore_result = True
+app.conf.worker_prefetch_multiplier = 1
 install(app)
 
 
@@ -37,6 +40,13 @@ def notify(self: Any, number: int) -> None:
     _note(self.request, number)
     if self.request.retries < len(self.delay_chain):
         raise NotAccepted
+
+
+@app.task(limit=("tenant", "tenant"))
+def convert(tenant: str, number: int) -> None:
+    """Notes that it began, and works for a moment."""
+    Tenants(redis.Redis.from_url(os.environ["DELAYQ_DEMO_ARRIVALS"])).note(tenant, number)
+    time.sleep(TASK_S)
 
 
 @app.task(name="mail.send")

@@ -32,8 +32,9 @@ START_S = 30.0
 def demo(serve: bool) -> None:
     """Watch delayed tasks arrive while a worker is killed; takes about 20 s.
 
-    The demo starts a private Redis and two real Celery workers, stops them again, and touches nothing of yours. One
-    task fails and is retried by its delay chain until it succeeds, and one is cancelled. Exit code 0 means that every
+    The demo starts a private Redis and two real Celery workers, stops them again, and touches nothing of yours. First
+    it shows how long a small tenant waits for a big one, without limits by key and with them. Then one task fails and
+    is retried by its delay chain until it succeeds, and one is cancelled. Exit code 0 means that every
     task ran as often as it should, and none ran early.
     """
     try:

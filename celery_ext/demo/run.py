@@ -1,4 +1,7 @@
-"""Runs the demo: a private Redis, two real workers, one of them killed, a chain of retries, and a cancelled task."""
+"""Runs the demo: a private Redis and two real workers.
+
+They serve two tenants; then one of them is killed, a task is retried by its chain, and one is cancelled.
+"""
 
 import importlib
 import os
@@ -18,6 +21,7 @@ from celery_ext.connection import open_store
 from celery_ext.delays import in_words
 from celery_ext.demo.arrivals import Arrival, Arrivals, Verdict
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.demo.tenants import BIG, SMALL, TASK_S, Tenants
 
 #: How long a worker may take to end, in s.
 STOP_S = 5.0
@@ -126,10 +130,20 @@ class Demo:
             click.echo(f"private Redis on port {self._server.port}; starting the workers alice and bob …")
             _wait_for(lambda: all(worker.is_ready() for worker in workers), START_S)
             cleanup.callback(self._app.app.close)
+            self._show_tenants()
             to_cancel = self._send()
             acts = [(CANCEL_AT_S, lambda: self._cancel(to_cancel)), (KILL_AT_S, lambda: self._kill_leader(workers))]
             self._watch(acts)
         return Verdict(frozenset(range(len(COUNTDOWNS))), tuple(self._arrivals), self._chain, CHAINED, CANCELLED)
+
+    def _show_tenants(self) -> None:
+        """Shows how long a small tenant waits for a big one, without limits by key and with them."""
+        click.echo(f"a big tenant sends {BIG} tasks of {TASK_S:g} s, and after it a small one {SMALL}:")
+        rows = Tenants(self._server.client(Arrivals.DB)).rows(self._app.convert)
+        heads = ["", "without limits", 'limits={"tenant": {}}']
+        click.echo(
+            "\n".join(f"  {what:28}{free:18}{limited}".rstrip() for what, free, limited in [heads, *rows]) + "\n"
+        )
 
     def _send(self) -> str:
         """Sends the tasks. Returns the id of the task to cancel."""

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.wide
 
 
 def test_the_demo_loses_nothing() -> None:
-    """`delayq demo` ends by itself with exit code 0 and its table, which tells of the chain and the cancelled task."""
+    """`delayq demo` ends by itself with exit code 0 and its tables: of tenants, the chain and the cancelled task."""
     result = subprocess.run([BIN / "delayq", "demo"], capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "kill -9" in result.stdout
@@ -25,6 +25,8 @@ def test_the_demo_loses_nothing() -> None:
     assert "failed 3 times, then succeeded" in result.stdout
     assert re.search(r"^cancelled +never ran$", result.stdout, re.MULTILINE)
     assert "delayq demo --serve" in result.stdout
+    rows = re.findall(r"^  task \d of the small one +after ([\d.]+) s +after ([\d.]+) s$", result.stdout, re.MULTILINE)
+    assert [len(rows), max(float(limited) for _, limited in rows) < min(float(free) for free, _ in rows)] == [3, True]
 
 
 def test_a_server_whose_port_was_taken_gets_another_and_keeps_it() -> None:
