@@ -111,6 +111,7 @@ class LimitStore(StorePart):
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client, registry)
         self._own = LimitKeys(client.keys)
+        self._cursors: dict[str, str] = {}  # by queue, which keys `nudge` refreshes next
 
     def declare(self, limits: Mapping[str, Limit], queues: Iterable[str]) -> list[str]:
         """Writes the limits that a worker declares, in place of those before; a round trip or two for each group.
@@ -238,8 +239,15 @@ class LimitStore(StorePart):
                 return corrected
 
     def nudge(self, queues: Sequence[str]) -> None:
-        """Ends the rests of keys that are over, and wakes a consumer where a message may go; one round trip."""
-        self._client.run_each([self._refresh(queue, "0", 0, ()) for queue in queues])
+        """Ends the rests of keys that are over, and wakes a consumer where a message may go; one round trip.
+
+        Each call also refreshes the next few hundred keys of each queue, so that those with a rate do not stay for ever.
+        """
+        calls = [self._refresh(queue, self._cursors.get(queue, "0"), KEYS_PAGE, ()) for queue in queues]
+        for queue, reply in zip(queues, self._client.run_each(calls)[0], strict=True):
+            if isinstance(reply, Exception):
+                raise reply
+            self._cursors[queue], _ = refresh_keys.read(reply)
 
     def refresh_keys(self, queue: str, cursor: str = "0", names: Collection[str] = ()) -> tuple[str, int]:
         """Does a page of ``refresh``. Returns the next cursor, ``0`` at the end, and how many keys were corrected."""

@@ -2,7 +2,7 @@
 -- KEYS places  HASH  delivery tag -> where its place is
 -- ARGV base    how the keys of the queue's sub-queues begin
 -- ARGV cursor  where the caller is, '0' at first
--- ARGV count   NUMBER  how many keys to look at, about; 0 only ends rests and wakes a consumer
+-- ARGV count   NUMBER  how many keys to look at, about
 -- ARGV names...  of the keys to look at; all without any
 -- Returns {cursor for the next call, '0' at the end; number of keys whose number of running or waiting was wrong}
 -- Atomic: what is noted of a key is as the messages and places are.
@@ -20,11 +20,11 @@ end
 -- A full Redis refuses a script whose first write needs memory, and lets later writes pass.
 redis.call('HDEL', places, '')
 end_rests(sub)
-if count > 0 and #names == 0 then
+if #names == 0 then
   found = redis.call('HSCAN', base .. ':known', cursor, 'COUNT', count)
 end
 local limit = limits_by_key(places .. ':limits')
-local running = count > 0 and places_of(places, base) or {}
+local running = places_of(places, base)
 for i = 1, #found[2], #names > 0 and 1 or 2 do
   local name = found[2][i]
   if name ~= META then

@@ -4,7 +4,8 @@ import pytest
 
 from celery_ext.limits import LimitStore
 from celery_ext.limits.keys import LimitKeys
-from kombu_delayq.store import DelayStore
+from kombu_delayq.store import PARKED, DelayStore
+from tests.support.conditions import until
 from tests.support.store.consuming import OTHER, fetch, lives
 from tests.support.store.keyspace import Ear, contents, refuses_a_key_of_the_wrong_type
 from tests.support.store.limited import asked, declare, keyed, look, numbers, push, sort_all
@@ -79,6 +80,21 @@ def test_rests_that_are_over_end(store: DelayStore) -> None:
     ear.close()
     assert look(store).rests == set()
     assert look(store).turns == [A]
+
+
+def test_keys_whose_tokens_are_full_again_are_forgotten(store: DelayStore) -> None:
+    """A key with a rate, of which nothing waits or runs, is known until then, and not for ever."""
+    declare(store, api={"rate": [1000, 1]})
+    lives(store)
+    push(store, *(keyed(f"api:{number}") for number in range(50)))
+    assert len(tags := [fetched.tag for fetched in fetch(store, 50)]) == 50
+    store.fetching.ack(tags, "q")
+
+    def are_gone() -> bool:
+        store.part(LimitStore).nudge(["q"])
+        return store.client.hkeys(store.keys.parked_keys("q")) == [PARKED]
+
+    until(are_gone)
 
 
 def test_a_queue_without_keys_is_left_alone(store: DelayStore) -> None:
