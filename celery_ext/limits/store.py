@@ -241,7 +241,7 @@ class LimitStore(StorePart):
     def nudge(self, queues: Sequence[str]) -> None:
         """Ends the rests of keys that are over, and wakes a consumer where a message may go; one round trip.
 
-        Each call also refreshes the next few hundred keys of each queue, so that those with a rate do not stay for ever.
+        Each call also refreshes the next few hundred keys of each queue, so that those with a rate do not stay.
         """
         calls = [self._refresh(queue, self._cursors.get(queue, "0"), KEYS_PAGE, ()) for queue in queues]
         for queue, reply in zip(queues, self._client.run_each(calls)[0], strict=True):

@@ -23,9 +23,10 @@ end
 
 -- Returns a function of a name, which returns what the hash of limits has, or nil. Reads a small hash once. Cost O(1).
 local function reader_of(limits)
-  if redis.call('HLEN', limits) > SMALL then
+  local length = redis.pcall('HLEN', limits)
+  if type(length) ~= 'number' or length > SMALL then -- an ACL may forbid the question
     return function(name)
-      return redis.call('HGET', limits, name) or nil
+      return redis.call('HMGET', limits, name)[1] or nil
     end
   end
   local all, values = redis.call('HGETALL', limits), {}

@@ -87,8 +87,9 @@ def test_keys_whose_tokens_are_full_again_are_forgotten(store: DelayStore) -> No
     declare(store, api={"rate": [1000, 1]})
     lives(store)
     push(store, *(keyed(f"api:{number}") for number in range(50)))
-    assert len(tags := [fetched.tag for fetched in fetch(store, 50)]) == 50
-    store.fetching.ack(tags, "q")
+    held = fetch(store, 50)
+    assert len(held) == 50
+    store.fetching.ack([fetched.tag for fetched in held], "q")
 
     def are_gone() -> bool:
         store.part(LimitStore).nudge(["q"])
