@@ -1,7 +1,7 @@
 """Finds tasks that do not wait among the dead letters."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from celery_ext.dead_letters.letters import DeadLetter, latest
@@ -40,9 +40,9 @@ class Elsewhere:
         found = (letter for letter in self._letters(store, ids) if letter.id in wanted)
         return {letter.id: _sighting(letter) for letter in found if only is None or only(letter.task.message)}
 
-    def cancel(self, store: DelayStore, ids: Sequence[str], only: Only | None = None) -> Collection[str]:
+    def cancel(self, store: DelayStore, ids: Sequence[str], only: Only | None = None) -> Mapping[str, tuple[()]]:
         """Returns the ids of the tasks that are there, and changes nothing."""
-        return self.find(store, ids, only)
+        return dict.fromkeys(self.find(store, ids, only), ())
 
     def _letters(self, store: DelayStore, ids: Sequence[str]) -> Iterable[DeadLetter]:
         """Returns the latest letters, of few ids these at least."""

@@ -223,6 +223,11 @@ def summary(store: DelayStore, queues: Iterable[str], now_ms: float) -> Summary:
     return summary_of(*letters_in(store, queues), now_ms)
 
 
+def of_queue(store: DelayStore, queue: str) -> str:
+    """Returns the text of the link from the page of a queue; empty if it is none of dead letters."""
+    return "Dead letters" if queue in (store.if_allowed(store.queues.of_letters) or ()) else ""
+
+
 def summary_of(letters: Mapping[str, int], latest_ms: float, now_ms: float) -> Summary:
     """Returns the summary of letters, by queue, of which the latest came at a time."""
     faults = tuple(_faults(letters)) if now_ms - latest_ms < RECENT_MS else ()

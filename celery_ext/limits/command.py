@@ -13,7 +13,6 @@ from celery_ext.delays import in_words
 from celery_ext.limits import control
 from celery_ext.limits.limit import Limit
 from celery_ext.limits.store import LimitStore
-from kombu_delayq.options import LIMIT_CHECKS
 
 SECTION = "Change"
 EXAMPLES = {
@@ -108,12 +107,11 @@ def set_(broker: CliBroker, name: str, running: int | None, rate: str | None, we
     given = {"running": running, "rate": None if rate is None else _rate(rate), "weight": weight}
     if all(value is None for value in given.values()):
         raise click.UsageError("set what? Give --running, --rate or --weight")
-    for field, value in given.items():
-        try:
-            LIMIT_CHECKS[field](value)
-        except ValueError as error:
-            raise click.BadParameter(f"{value!r} {error}", param_hint=f"--{field}") from None
-    _change(broker, control.set_limit, name, Limit.of(given))
+    try:
+        limit = Limit.checked(given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    _change(broker, control.set_limit, name, limit)
 
 
 @limits.command()
@@ -146,9 +144,7 @@ def _rate(text: str) -> list[float] | float:
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is no number a second, nor that and a burst, such as 50,200", param_hint="--rate"
-        ) from None
+        raise click.UsageError(f"rate={text!r} is no number a second, nor that and a burst, such as 50,200") from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 

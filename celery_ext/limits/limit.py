@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
+from kombu_delayq.options import LIMIT_CHECKS
 from kombu_delayq.text import as_text
 
 
@@ -28,6 +29,20 @@ class Limit(NamedTuple):
         rate = given.get("rate")
         a_second, burst = rate if isinstance(rate, (list, tuple)) else (rate, None)
         return cls(given.get("running"), a_second, burst, given.get("weight"))
+
+    @classmethod
+    def checked(cls, given: Mapping[str, Any]) -> Self:
+        """Returns a limit that somebody gives, in the form of a value of the option ``limits``.
+
+        Raises:
+            ValueError: A value is none that the option may have; the text says which.
+        """
+        for field, value in given.items():
+            try:
+                LIMIT_CHECKS[field](value)
+            except ValueError as reason:
+                raise ValueError(f"{field}={value!r} {reason}") from None
+        return cls.of(given)
 
     @classmethod
     def read(cls, noted: bytes | str | None) -> Self | None:

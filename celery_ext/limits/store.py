@@ -9,13 +9,25 @@ from celery_ext.limits.keys import LimitKeys
 from celery_ext.limits.limit import Limit
 from kombu_delayq.message import pages
 from kombu_delayq.redis import Args, Command, HashKey, ListKey, ListKeys, checked, operation, time_ms
-from kombu_delayq.store import PAGE, PARKED, HeldKeys, QueueRegistry, StoreClient, StorePart, without_bodies
+from kombu_delayq.store import (
+    PAGE,
+    PARKED,
+    HeldKeys,
+    QueueRegistry,
+    StoreClient,
+    StorePart,
+    consumer_of,
+    glob_escaped,
+    without_bodies,
+)
 from kombu_delayq.text import as_bytes, as_text
 
 #: How many keys one call looks at.
 KEYS_PAGE = 100
 #: How many messages of a key one call of ``unpark`` puts back.
 UNPARKED = 10
+#: Through how many messages of a queue one call looks for a text.
+SEARCHED = 500
 #: What stands before a limit, or a key, that people have set; and before the name of a queue that has limits.
 SET, QUEUE = "=", "@"
 
@@ -50,6 +62,16 @@ class ParkedMessage(NamedTuple):
     step: int
     member: bytes
     message: bytes
+
+    @property
+    def place(self) -> bytes:
+        """Its place among the others: what ``member`` begins with, before the message."""
+        return self.member[: len(self.member) - len(self.message)]
+
+    @property
+    def since_ms(self) -> float:
+        """About since when it waits here, ms since the epoch."""
+        return int(self.place[-16:]) / 1000
 
     def __repr__(self) -> str:
         return without_bodies(self._replace(member=b""))
@@ -286,14 +308,44 @@ class LimitStore(StorePart):
     def parked(self, queue: str, key: str | None = None) -> Iterator[ParkedMessage]:
         """Yields what waits in the sub-queues of a queue, key by key; a round trip for some hundred messages."""
         first, last = (b"-", b"+") if key is None else (b"[" + as_bytes(key) + b"\0", b"(" + as_bytes(key) + b"\1")
+        return self._parked_between(queue, first, last)
+
+    def parked_at(self, queue: str, place: bytes) -> Iterator[ParkedMessage]:
+        """Yields what waits at a place in the sub-queues of a queue: a message, or none any more."""
+        return self._parked_between(queue, b"[" + place, b"[" + place + b"\xff")
+
+    def search(self, queue: str, texts: Iterable[bytes]) -> Iterator[ParkedMessage]:
+        """Yields what waits in the sub-queues of a queue and contains one of some texts, some of it twice.
+
+        Redis looks for them, through ``SEARCHED`` messages in a call.
+        """
+        key = self._keys.parked(queue)
+        for text in texts:
+            pattern, cursor = b"*" + as_bytes(glob_escaped(as_text(text))) + b"*", 0
+            while True:
+                cursor, found = self._client.redis.zscan(as_bytes(key), cursor, match=pattern, count=SEARCHED)
+                yield from (_parked(member) for member, _ in cast(Any, found))
+                if not cursor:
+                    break
+
+    def holders(self, group: str) -> Counter[str]:
+        """Counts the places of a slot group by the names of the consumers that have them; no snapshot."""
+        return Counter(consumer_of(tag) for tag in self._places(group))
+
+    def places_by_key(self, queue: str) -> Counter[str]:
+        """Counts the places of a queue by key; no snapshot."""
+        base = as_bytes(self._keys.base(queue))
+        places = (place.partition(b"\0") for place in self._places(queue).values())
+        return Counter(as_text(rest[1:]) for of, _, rest in places if of == base)
+
+    def _places(self, queue: str) -> dict[str, bytes]:
+        """Returns the places of the slot group of a queue, by delivery tag; a round trip for some hundred."""
+        found, cursor, key = dict[str, bytes](), 0, as_bytes(self._keys.places(queue))
         while True:
-            found = self._client.ask("ZRANGEBYLEX", self._keys.parked(queue), first, last, "LIMIT", 0, PAGE)
-            for member in map(as_bytes, found):
-                name, _, rest = member.partition(b"\0")
-                yield ParkedMessage(as_text(name), int(rest[:1]), member, rest[17:])
-            if len(found) < PAGE:
-                return
-            first = b"(" + as_bytes(found[-1])
+            cursor, page = self._client.redis.hscan(key, cursor, count=KEYS_PAGE)
+            found |= {as_text(tag): as_bytes(place) for tag, place in cast(Any, page).items()}
+            if not cursor:
+                return found
 
     def take_parked(self, queue: str, members: Sequence[bytes]) -> list[bool]:
         """Takes messages out of sub-queues. Returns for each whether it was there."""
@@ -343,6 +395,14 @@ class LimitStore(StorePart):
         yield "ZCARD", self._own.turns(queue)
         yield "ZCARD", self._own.rests(queue)
 
+    def _parked_between(self, queue: str, first: bytes, last: bytes) -> Iterator[ParkedMessage]:
+        while True:
+            found = self._client.ask("ZRANGEBYLEX", self._keys.parked(queue), first, last, "LIMIT", 0, PAGE)
+            yield from map(_parked, found)
+            if len(found) < PAGE:
+                return
+            first = b"(" + as_bytes(found[-1])
+
     def _refresh(self, queue: str, cursor: str, count: int, names: Collection[str]) -> Any:
         return refresh_keys(
             places=self._keys.places(queue), base=self._keys.base(queue), cursor=cursor, count=count, names=names
@@ -379,6 +439,11 @@ def _limit_of_place(place: bytes | str) -> tuple[str, str]:
     """Returns the base of the keys of the queue of a place, and the name of its limit."""
     base, _, rest = as_text(place).partition("\0")
     return base, rest[1:].partition(":")[0]
+
+
+def _parked(member: Any) -> ParkedMessage:
+    name, _, rest = as_bytes(member).partition(b"\0")
+    return ParkedMessage(as_text(name), int(rest[:1]), as_bytes(member), rest[17:])
 
 
 def _flat(mapping: Mapping[str, str]) -> list[str]:

@@ -1,6 +1,6 @@
 """``delayq repair``."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import click
@@ -10,6 +10,7 @@ from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import confirm, json_option, queues_argument, yes_option
 from celery_ext.cli.output import escaped, json_line, number_of, print_stderr, size
 from celery_ext.cli.progress import with_progress
+from celery_ext.features import modules_of
 from celery_ext.repair.check import Findings, check
 from celery_ext.repair.leftovers import Leftovers, find_leftovers
 from celery_ext.repair.store import RepairStore
@@ -57,6 +58,10 @@ WORDS = {
 }
 
 
+#: Modules of features that mend what is theirs: each has the same words, and the functions ``look`` and ``mend``.
+_MENDING = modules_of("mending", but="repair")
+
+
 @click.command()
 @queues_argument()
 @click.option("--dry-run", is_flag=True, help="Change nothing. Exit code 1 means that there is something to repair.")
@@ -69,8 +74,8 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
     Run it with --dry-run first. Without QUEUE, it looks at all queues, even those that no transfer worker knows. It
     finds index entries without a body, bodies without an index entry, and messages that cannot be found by their ids.
     And it finds what consumers hold that nobody knows and, where no transfer worker leads, those whose lease has ended.
-    Without QUEUE, it also finds replies to remote control that nobody has read for an hour. It may run while the queues
-    are in use, and run again.
+    Without QUEUE, it also finds replies to remote control that nobody has read for an hour. And it finds places of
+    limits by key that consumers have which are gone. It may run while the queues are in use, and run again.
 
     Exit code 0 means that all is sound by now, 1 that something is left: a body that is no message, a key of another
     type, or with --dry-run whatever was found.
@@ -79,16 +84,20 @@ def repair(broker: CliBroker, queues: tuple[str, ...], dry_run: bool, yes: bool,
         work = _Repair(store, queues)
         found = work.run(mend=yes and not dry_run)
         left_over = work.look_for_leftovers(mend=yes and not dry_run)
+        of_features = work.of_features(mend=yes and not dry_run)
         work.report_unknown(found)
-        ask = not (dry_run or yes) and (left_over or any(findings.mendable for findings in found))
+        mendable = left_over or any(of_features.values()) or any(findings.mendable for findings in found)
+        ask = mendable and not (dry_run or yes)
         if ask:
             _print_findings(found, queues, left_over, mended=False, as_json=as_json)
+            _print_of_features(of_features, mended=False, as_json=as_json)
             confirm(f"Mend this on {broker_in_words(connection)}?", yes=False)
             found = work.run(mend=True, queues=[findings.queue for findings in found])
             left_over = work.look_for_leftovers(mend=True)
+            of_features = work.of_features(mend=True)
         _print_findings(found, queues, left_over, mended=not dry_run, as_json=as_json)
-    is_left = dry_run and (left_over or any(findings.mendable for findings in found))
-    left = work.failed or is_left or any(findings.beyond_repair for findings in found)
+        _print_of_features(of_features, mended=not dry_run, as_json=as_json)
+    left = work.failed or (dry_run and mendable) or any(findings.beyond_repair for findings in found)
     raise SystemExit(int(bool(left)))
 
 
@@ -135,6 +144,20 @@ class _Repair:
                 self._complain(f"what processes have left cannot be searched: {error}")
             finally:
                 counts.update({"leftovers": found.replies + found.bindings} if mend and found else {})
+        return found
+
+    def of_features(self, *, mend: bool) -> dict[str, int]:
+        """Counts what features look for, in their modules ``mending``, by kind; with ``mend`` what was mended."""
+        found: dict[str, int] = {}
+        for module in _MENDING:
+            with audited("repair", {"queues": self._given or "all"}) as counts:
+                try:
+                    of_feature = (module.mend if mend else module.look)(self._store, self._given)
+                except ResponseError as error:
+                    self._complain(str(error))
+                    continue
+                found |= of_feature
+                counts.update({kind: count for kind, count in of_feature.items() if mend and count})
         return found
 
     def _note(self, found: Iterable[Findings]) -> None:
@@ -204,6 +227,16 @@ def _print_findings(
         click.echo(json_line(as_line) if as_json else text + ": removed" * mended)
     if not (found or given or left_over) and not as_json:
         click.echo("no queue holds delayed messages")
+
+
+def _print_of_features(found: Mapping[str, int], *, mended: bool, as_json: bool) -> None:
+    words = {kind: shown for module in _MENDING for kind, shown in module.WORDS.items()}
+    if as_json and any(found.values()):
+        click.echo(json_line({**found, "mended": mended}))
+    for kind, count in {} if as_json else found.items():
+        one, many, done = words[kind]
+        if count:
+            click.echo(number_of(count, one, many) + (f": {done}" if mended else ""))
 
 
 def _lines(findings: Findings, *, mended: bool) -> Iterator[str]:

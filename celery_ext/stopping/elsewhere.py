@@ -1,6 +1,6 @@
 """Finds running tasks that ask whether they are to stop, and asks them to."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from celery_ext.stopping.store import StopStore
 from celery_ext.waiting import Only, Outcome, Sighting
@@ -36,6 +36,6 @@ class Elsewhere:
         """Returns those tasks that run and would hear a cancel."""
         return dict.fromkeys(() if only else store.part(StopStore).running(ids), _SIGHTING)
 
-    def cancel(self, store: DelayStore, ids: Sequence[str], only: Only | None = None) -> Collection[str]:
+    def cancel(self, store: DelayStore, ids: Sequence[str], only: Only | None = None) -> Mapping[str, tuple[()]]:
         """Asks tasks to stop. Returns the ids of those that run and hear it."""
-        return () if only else store.part(StopStore).ask(ids)
+        return dict.fromkeys(() if only else store.part(StopStore).ask(ids), ())

@@ -1,13 +1,13 @@
 """Tasks that do not wait, but are where a feature looks: in its module ``elsewhere``."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from celery_ext.features import modules_of
 from celery_ext.waiting.by_id import Only, Outcome
 
 if TYPE_CHECKING:
-    from kombu_delayq.store import DelayStore
+    from kombu_delayq.store import DelayStore, Waiting
 
 
 class Sighting(NamedTuple):
@@ -46,8 +46,14 @@ class Elsewhere(Protocol):
             only: Says which of the messages of an id are meant; None for all.
         """
 
-    def cancel(self, store: "DelayStore", ids: Sequence[str], only: Only | None = None) -> Collection[str]:
-        """Does what a cancel does to tasks that are there. Returns their ids; the arguments are as of ``find``."""
+    def cancel(
+        self, store: "DelayStore", ids: Sequence[str], only: Only | None = None
+    ) -> Mapping[str, "Sequence[Waiting]"]:
+        """Does what a cancel does to tasks that are there. The arguments are as of ``find``.
+
+        Returns:
+            By id the messages that were removed; none of a task that stays.
+        """
 
 
 def places(more: Iterable[str] = ()) -> list[Elsewhere]:

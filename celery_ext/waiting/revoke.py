@@ -66,7 +66,12 @@ def cancel(
                 others = [cancelled.id for cancelled in removed if not cancelled.messages]
                 for place in places if others else ():
                     found = place.cancel(store, others, only)
-                    removed = [one._replace(elsewhere=place.outcome) if one.id in found else one for one in removed]
+                    removed = [
+                        one._replace(elsewhere=place.outcome, messages=[*one.messages, *found[one.id]])
+                        if one.id in found
+                        else one
+                        for one in removed
+                    ]
         except Exception as error:
             failure = error  # messages that were removed before the error have to be announced
         # The store is closed by now: an announcement may continue a chord, which takes a connection from the same pool.

@@ -13,7 +13,7 @@ from kombu_delayq.options import Options
 from kombu_delayq.redis import Pool, close_pool, pool_of, time_ms
 from kombu_delayq.store.chains import CancelledChains, DelayChains
 from kombu_delayq.store.client import HeldKeys, Into, Lists, StoreClient
-from kombu_delayq.store.consumers import BEAT_FRACTION, Consumers, Ended, http_consumer
+from kombu_delayq.store.consumers import BEAT_FRACTION, Consumers, Ended, consumer_of, http_consumer
 from kombu_delayq.store.counts import (
     LATENESS_BOUNDS_S,
     HeldBack,
@@ -142,6 +142,7 @@ __all__ = [
     "WatchedHeads",
     "ack",
     "body_of",
+    "consumer_of",
     "counts_of",
     "glob_escaped",
     "hidden",

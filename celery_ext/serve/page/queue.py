@@ -1,6 +1,6 @@
 """A queue: its figures, what comes due when, and its waiting tasks; and those of all queues: filtered, by pages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from celery_ext.features import modules_of
 from celery_ext.health import count_queues
 from celery_ext.serve.access.identity import Action, Caller, caller_of
 from celery_ext.serve.page.chart import bounds, chart, span_of
@@ -18,6 +19,7 @@ from celery_ext.serve.page.rendering import PageNote, View, form_of, notes_of, r
 from celery_ext.serve.problems import Problem
 from celery_ext.serve.service import Serve, serve_of, visible_queues
 from celery_ext.waiting import DelayedTask, search_page
+from kombu_delayq.store import DelayStore
 
 #: Rows of a page, and for how long the server looks for them, in s. A script searches as a stream instead.
 ROWS, LOOK_S = 50, 0.8
@@ -90,7 +92,15 @@ def queue(request: Request) -> Response:
         filter=wanted,
         tasks=tasks,
         search=search,
+        links=[(page.named(folder, name), text) for folder, text in _links(store, name)],
     )
+
+
+def _links(store: DelayStore, queue: str) -> Iterator[tuple[str, str]]:
+    """Yields the folders in which features have a page of a queue, and the texts of the links."""
+    for module in modules_of("pages"):
+        if text := module.of_queue(store, queue):
+            yield module.FOLDER, text
 
 
 def change(act: Callable[[Serve, Caller, str], str], request: Request) -> Response:

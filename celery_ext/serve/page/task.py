@@ -173,14 +173,15 @@ def change(name: ActionName, request: Request) -> Response:
     task_id = form.get("id", "").strip()
     if not task_id:
         raise bad_request("the form names no task")
-    if not changes.waiting_tasks(serve, caller, task_id, action) and not caller.unlimited:
-        # For this caller it does not wait. A step of its delay chain may run, of a queue and a task that nobody knows
-        # here.
-        raise Problem(404, "this task does not wait")
+    changes.waiting_tasks(serve, caller, task_id, action)
     try:
         due_ms = new_due_ms(serve.store, form) if action is Action.RESCHEDULE else None
         outcome = changes.change_task(serve, caller, BulkAction(name, due_ms=due_ms), task_id)
     except ValueError as error:
         text = str(error)
         return task_page(request, task_id, [PageNote("bad", f"Not rescheduled: {text}.".replace("..", "."))], 422)
+    if outcome == "not_delayed" and not caller.unlimited:
+        # For this caller it does not wait. A step of its delay chain may run, of a queue and a task that nobody knows
+        # here.
+        raise Problem(404, "this task does not wait")
     return RedirectResponse(View(request).task(task_id, done=outcome), 303)

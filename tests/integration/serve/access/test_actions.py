@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.limits.keys import LimitKeys
 from celery_ext.periodic.keys import PeriodicKeys
 from celery_ext.serve import asgi
 from celery_ext.serve.access.identity import READING, Action
@@ -32,7 +33,13 @@ OPEN = {
     *("GET /login", "POST /login", "POST /logout", "GET /static/{path:path}"),
 }
 #: What stands in a path, for the queue and the task that are somebody else's.
-PARAMETERS = {"queue": "theirs", "id": "id-of-theirs", "lease": "lease-of-theirs", "entry": "entry-of-theirs"}
+PARAMETERS = {
+    "queue": "theirs",
+    "id": "id-of-theirs",
+    "lease": "lease-of-theirs",
+    "entry": "entry-of-theirs",
+    "limit": "account:key-of-theirs",
+}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: The same for routes of dead letters.
 DEAD = {"queue": "theirs.dead"}
@@ -40,12 +47,14 @@ QUERIES = {
     "GET /scale": "queue=theirs",
     "GET /queues": "name=theirs",
     "GET /tasks": "id=id-of-theirs",
+    "GET /v1/limits/keys": "queue=theirs",
     "GET /v1/queues/{queue:name}/histogram": "",
 }
 _FORM = {"id": "id-of-theirs", "countdown": "10s", "queue": "theirs.dead", "all": "1", "confirm": "1"}
 _FILTER = {"queue": "theirs", "task": "theirs.task", "countdown": "10s", "all": "1"}
 _QUEUE = {"queue": "theirs"}
 _ENTRY = {"entry": "entry-of-theirs"}
+_LIMIT = {"limit": "account:key-of-theirs", "running": "1"}
 _TASK = {"task": "theirs.task", "queue": "theirs", "args": [1], "countdown": 60}
 #: What is sent to the routes that change something; None for no body.
 BODIES: dict[str, Any] = {
@@ -59,6 +68,9 @@ BODIES: dict[str, Any] = {
     "POST /bulk/{id:name}/stop": {},
     **dict.fromkeys(("POST /do/periodic/pause", "POST /do/periodic/resume", "POST /do/periodic/run"), _ENTRY),
     **dict.fromkeys(f"POST /v1/periodic/{{entry:name}}:{act}" for act in ("pause", "resume", "run-now")),
+    **dict.fromkeys((f"POST /do/limits/{word}" for word in ("set", "pause", "reset")), _LIMIT),
+    "PUT /v1/limits/{limit:name}": {"running": 1},
+    "DELETE /v1/limits/{limit:name}": None,
     "POST /v1/tasks": _TASK,
     "POST /v1/tasks:batch": {"tasks": [_TASK]},
     "POST /v1/tasks/{id:name}:run": None,
@@ -83,7 +95,7 @@ BULK = dict.fromkeys(
     (*_OF_JOBS, "POST /v1/bulk", "POST /v1/bulk/{id:name}:start", "POST /v1/bulk/{id:name}:stop"), Action.CANCEL
 )
 #: Nobody who may not see the task and its queue comes to know these.
-SECRETS = ("args-of-theirs", "theirs.task", "unseen-queue", "letter-of-theirs", "schedule-of-theirs")
+SECRETS = ("args-of-theirs", "theirs.task", "unseen-queue", "letter-of-theirs", "schedule-of-theirs", "key-of-theirs")
 ALL = list(Action)
 
 
@@ -124,6 +136,9 @@ class Shop:
                 )
         entry = {"digest": "", "task": "theirs.task", "schedule": "schedule-of-theirs", "missed": "last", "is_on": True}
         self.client.hset(PeriodicKeys(Keys()).entries, "entry-of-theirs", json.dumps({**entry, "queues": ["theirs"]}))
+        limits = LimitKeys(Keys()).limits("")
+        self.client.hset(limits, mapping={"": "1", "account": '{"running": 2}', "@theirs": "1"})
+        self.client.hset(limits, "=account:key-of-theirs", '{"running": 5}')
         reason = record(Reason.FAILED, "letter-of-theirs", retries=0, exchange="", routing_key="theirs", worker="w")
         letter = {"queue": "theirs.dead", "task_id": "letter", DEAD_LETTER: reason}
         self.app.send_task("theirs.task", ["letter-of-theirs"], **letter)

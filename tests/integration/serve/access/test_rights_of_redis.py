@@ -20,7 +20,7 @@ from tests.support.store.consuming import message
 
 __all__ = ["users"]
 
-READING = ("+config|get", "+hget", "+info", "+lrange", "+mget", "+pttl")
+READING = ("+config|get", "+hget", "+hscan", "+info", "+lrange", "+mget", "+pttl", "+pubsub", "+zmscore")
 RIGHTS = ("+config|get", "+exec", "+mget", "+multi", "+zmscore")
 
 
