@@ -26,7 +26,7 @@ def shop(redis_server: PrivateRedis) -> Iterator[Keyed]:
 def parked(shop: Keyed, count: int = 3) -> list[str]:
     """Sends tasks of one key, of which one goes. Returns the ids of those that wait."""
     ids = shop.send(*["account:7"] * (count + 1))
-    [fetched] = shop.fetch(count + 1)
+    [fetched] = shop.sort()
     gone = json.loads(fetched.body)["headers"]["id"]
     return [each for each in ids if each != gone]
 

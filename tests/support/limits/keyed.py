@@ -51,6 +51,13 @@ class Keyed:
         self._fetched += most
         return found
 
+    def sort(self, queue: str = QUEUE) -> list[Fetched]:
+        """Lets the consumer take messages, one at a time, until all others wait in sub-queues. Returns those taken."""
+        found = self.fetch(1, queue)
+        while self.store.client.llen(queue):
+            found += self.fetch(1, queue)
+        return found
+
     def keys(self, queue: str = QUEUE) -> dict[str, tuple[int, int]]:
         """Returns how many messages of each key wait, and how many are in hand."""
         return {state.key: (state.waiting, state.running) for state in self.limits.keys(queue)}
