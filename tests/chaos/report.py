@@ -24,7 +24,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
     yield "runs by worker: " + ", ".join(f"{count:,} {name}" for name, count in sorted(outcome.runs_by.items()))
     yield "faults: " + ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.faults.items()))
     yield ""
-    for what in ("lost", "early", "stuck", "double"):
+    for what in ("lost", "early", "stuck", "over", "double"):
         yield f"{what:7} {outcome.count(what):>8,}"
         reasons = Counter((finding.by, _reason(finding.why)) for finding in outcome.findings if finding.what == what)
         for (by, why), count in sorted(reasons.items(), key=lambda item: -item[1]):
@@ -40,7 +40,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
     yield from (f"taken for dead, and lives: {consumer}" for consumer in outcome.false_returns)
     yield from (f"ended by itself: {crash}" for crash in outcome.crashes)
     yield from (f"ended by itself while it started: {crash}" for crash in outcome.false_starts)
-    for what in ("lost", "early", "stuck", "double"):
+    for what in ("lost", "early", "stuck", "over", "double"):
         bad = [finding for finding in outcome.findings if finding.what == what and finding.is_bad]
         for finding in bad[:SHOWN]:
             yield f"{what}: {finding.id}, {finding.by}, {finding.why}: {finding.details}"

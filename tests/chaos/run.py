@@ -72,7 +72,13 @@ class Outcome:
         """Counts what our part did wrong, by what it is."""
         bad = Counter(finding.what for finding in self.findings if finding.is_bad and finding.by == OURS)
         crashes = [crash for crash in self.crashes if not crash.startswith(f"publisher-{STOCK}-")]
-        kinds = {"lost": "lost", "early": "early", "stuck": "stuck", "double without a reason": "double"}
+        kinds = {
+            "lost": "lost",
+            "early": "early",
+            "stuck": "stuck",
+            "over": "over a limit",
+            "double without a reason": "double",
+        }
         return {
             **{name: bad[what] for name, what in kinds.items()},
             "keys left that should not be": sum(not left.why for left in self.left),

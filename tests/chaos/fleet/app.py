@@ -9,7 +9,7 @@ from celery import Celery
 from celery.exceptions import Reject
 
 from celery_ext import install
-from tests.chaos.fleet.setup import OURS, STOCK, TICK, TICK_MS, VARIABLE, Setup
+from tests.chaos.fleet.setup import KEYED_S, OURS, STOCK, TICK, TICK_MS, VARIABLE, Setup
 from tests.chaos.ledger.events import Ledger
 
 TRANSPORT = "kombu_delayq.transport:Transport"
@@ -64,6 +64,12 @@ def _add_tasks(app: Celery, ledger: Ledger) -> None:
     @app.task(name="chaos.late", bind=True, shared=False)
     def late(self: Any) -> None:
         ledger.write("D", *begin(self))
+
+    @app.task(name="chaos.keyed", bind=True, shared=False)
+    def keyed(self: Any) -> None:
+        task_id, number = begin(self)
+        time.sleep(KEYED_S)
+        ledger.write("D", task_id, number)
 
     @app.task(name="chaos.early", bind=True, shared=False, acks_late=False)
     def early(self: Any) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.fleet.members import Post
-from tests.chaos.fleet.setup import OURS, QUEUES, SPREAD, STOCK, Setup
+from tests.chaos.fleet.setup import LIMITS, OURS, QUEUES, SPREAD, STOCK, Setup
 
 #: Pools with their concurrency; those whose library is missing are left out.
 POOLS = {"prefork": 2, "threads": 4, "solo": 1, "gevent": 20, "eventlet": 20}
 #: By how much the clocks of publishers are off by which they tell what is due late, in s.
 CLOCKS_OFF_S = (1.5, -1.5, 0.0)
-KINDS = ("plain", "plain", "delayed", "delayed", "delayed", "early", "retry", "chain")
+KINDS = ("plain", "plain", "delayed", "delayed", "delayed", "early", "retry", "chain", "keyed", "keyed")
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,11 @@ def _setup(plan: Plan, broker: SingleRedis, directory: Path, name: str, by: str)
         # A killed worker may have held the lock of the sweep; by default nobody sweeps for 300 s then.
         "unacked_mutex_expire": 10,
         "consume": plan.consume,
+        "limits": {name: {"running": running} for name, running in LIMITS.items()},
         "consumer_ttl": plan.lease_s,
         **broker.transport_options(),
     }
-    kinds = KINDS if by == OURS else tuple(kind for kind in KINDS if kind != "chain")
+    kinds = KINDS if by == OURS else tuple(kind for kind in KINDS if kind not in ("chain", "keyed"))
     if plan.cluster or plan.sentinel:
         # A worker that is killed loses those, as Celery's users know; without a log of Redis nobody could tell.
         kinds = tuple(kind for kind in kinds if kind != "early")

@@ -18,7 +18,7 @@ from celery_ext import Call, send_many
 from celery_ext.journal import placement
 from kombu_delayq.errors import StoreUnavailable
 from tests.chaos.fleet.app import CHAIN_S, eta_of, make_app
-from tests.chaos.fleet.setup import OURS, QUEUES, Setup, owner_of
+from tests.chaos.fleet.setup import OURS, QUEUES, Setup, key_of, owner_of
 from tests.chaos.ledger.events import Ledger
 
 #: Names of the tasks by kind.
@@ -28,6 +28,7 @@ TASKS = {
     "early": "chaos.early",
     "retry": "chaos.retry",
     "chain": "chaos.chain",
+    "keyed": "chaos.keyed",
 }
 #: Calls of one `send_many`; the share of turns that use it; the longest delay in s; how often a retried task fails.
 MANY, MANY_SHARE, LONGEST_S, TRIES = 100, 0.3, 5.0, (1, 2)
@@ -113,19 +114,28 @@ class Publisher:
             priority=priority,
             **({"eta": eta_of(task.due)} if task.due else {}),
             **_chain(task.kind),
+            **({"limit": key_of(task.id)} if task.kind == "keyed" else {}),
         )
 
     def _send_many(self, tasks: list[Planned]) -> None:
-        calls = (Call(task.args(), eta=eta_of(task.due) if task.due else None, task_id=task.id) for task in tasks)
+        calls = (
+            Call(
+                task.args(),
+                eta=eta_of(task.due) if task.due else None,
+                task_id=task.id,
+                limit=key_of(task.id) if task.kind == "keyed" else None,
+            )
+            for task in tasks
+        )
         send_many(self._app, TASKS[tasks[0].kind], calls, queue=tasks[0].queue, **_chain(tasks[0].kind))
 
     def _kind(self, queue: str) -> str:
-        # A delay chain is followed by our workers only.
-        kinds = [kind for kind in self._setup.kinds if kind != "chain" or owner_of(queue) == OURS]
+        # Delay chains and limits are followed by our workers only.
+        kinds = [kind for kind in self._setup.kinds if kind not in ("chain", "keyed") or owner_of(queue) == OURS]
         return self._random.choice(kinds)
 
     def _planned(self, kind: str, queue: str) -> Planned:
-        delayed = kind == "delayed" or (kind in ("early", "retry", "chain") and self._random.random() < 0.5)
+        delayed = kind == "delayed" or (kind in ("early", "retry", "chain", "keyed") and self._random.random() < 0.5)
         due = round(time.time() + self._random.uniform(0.05, LONGEST_S), 3) if delayed else 0.0
         tries = self._random.choice(TRIES) if kind in ("retry", "chain") else 0
         return Planned(next(self._ids), kind, queue, tries, due)

@@ -17,6 +17,16 @@ TICK, TICK_MS = "tick", 1000
 #: Queues of ours in a cluster: by their slots, each of three primaries has one.
 SPREAD = ("chaos.ours.1", "chaos.ours.2", "chaos.ours.3")
 
+#: Limits of keyed tasks, each with how many of a key run at once; how many keys all have; how long a task takes, in s.
+LIMITS = {"one": 1, "two": 2, "three": 3}
+KEYS, KEYED_S = 50, 0.1
+
+
+def key_of(task_id: str) -> str:
+    """Returns the key of a keyed task, which its id says."""
+    number = int(task_id.rpartition(".")[2]) % KEYS
+    return f"{list(LIMITS)[number % len(LIMITS)]}:{number}"
+
 
 def owner_of(queue: str) -> str:
     """Returns who consumes a queue: ``ours``, ``stock``, ``mixed``, or an unknown queue's name."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.chaos.fleet.setup import OURS, STOCK, TICK, TICK_MS, owner_of
+from tests.chaos.fleet.setup import LIMITS, OURS, STOCK, TICK, TICK_MS, key_of, owner_of
 from tests.chaos.ledger.events import Fault, Writer
 
 #: By how much two readings of the clock may differ: due times are written in whole ms.
@@ -34,6 +34,8 @@ REASONS = {
     "postgres crash": "the database was away",
 }
 UNEXPLAINED = "unexplained"
+#: Faults of a process after which a task may still run in it whose key has been given to others.
+ENDS = {"kill", "kill child", "crash", "slow shutdown", "stop", "silent"}
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ class Finding:
     """A task that was not run once at its time.
 
     Attributes:
-        what: ``lost``, ``early``, ``double`` or ``stuck``.
+        what: ``lost``, ``early``, ``double``, ``stuck``, or ``over`` the limit of its key.
         id: The task.
         by: Whose fault: ``ours``, ``stock``, ``mixed`` (either), ``replication`` (Redis's), or ``promised`` where
             nothing more was promised.
@@ -180,6 +182,25 @@ class Judge:
         """Yields whatever was not right."""
         for task_id, task in tasks.items():
             yield from self._of_task(task_id, task)
+        keyed: dict[tuple[str, str], list[tuple[str, Run]]] = defaultdict(list)
+        for task_id, task in tasks.items():
+            if task.kind == "keyed":
+                keyed[task.queue, key_of(task_id)] += [(task_id, run) for run in task.runs]
+        for (queue, key), runs in keyed.items():
+            yield from self._over(queue, key, runs)
+
+    def _over(self, queue: str, key: str, runs: list[tuple[str, Run]]) -> Iterator[Finding]:
+        """Yields the runs that began while as many of their key ran as may, but for those of a process with a fault."""
+        running: list[Run] = []
+        for task_id, run in sorted(runs, key=lambda each: each[1].start):
+            running = [other for other in running if other.end is None or other.end > run.start]
+            if run.end is None or any(fault.kind in ENDS for fault in self._overlapping(*_span(run), run.writer.main)):
+                continue
+            if len(running) >= LIMITS[key.partition(":")[0]]:
+                others = ", ".join(f"{other.writer.name} from {other.start:.3f} to {other.end}" for other in running)
+                why = f"more than {len(running)} of a key at once"
+                yield Finding("over", task_id, owner_of(queue), why, f"{key}: {run.start:.3f} beside {others}")
+            running.append(run)
 
     def _of_task(self, task_id: str, task: Task) -> Iterator[Finding]:
         runs = sorted(task.runs, key=lambda run: run.start)
@@ -261,3 +282,8 @@ def _story(task: Task, runs: list[Run]) -> str:
         writer = run.writer
         parts.append(f"try {run.number} at {run.start:.3f} by {writer.name} ({writer.main}/{writer.pid}), {end}")
     return "; ".join(parts)
+
+
+def _span(run: Run) -> tuple[float, float]:
+    """Returns from when to when a fault of a process concerns a run."""
+    return run.start - IN_HAND_S, (run.end or run.start) + ACK_S

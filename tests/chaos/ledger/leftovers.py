@@ -21,6 +21,7 @@ PERMANENT = {
     r"\{delayq\}:(transfer|standby.*)": "a lease of a transfer worker, with a TTL",
     r"(delayq:\{.*\}|\{delayq\}):journal(:guard|:lease)?": "of which journal Redis is, and who promotes",
     r"(delayq:\{.*\}|\{delayq\}):periodic(:.*)?": "what is known of periodic entries, for good",
+    r"(delayq:\{.*\}|\{delayq\}):places:(limits|known|idle)": "what is known of limits and keys, for good",
     r"unacked_mutex": "the lock of stock's sweep, with a TTL",
 }
 WHILE_RUNNING = {r"(delayq:\{.*\}|\{delayq\}):consume(rs.*|d)": "leases of consumers"}

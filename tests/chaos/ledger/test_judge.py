@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.fleet.setup import TICK
+from tests.chaos.fleet.setup import TICK, key_of
 from tests.chaos.ledger.events import Fault, Ledger, Writer, read
 from tests.chaos.ledger.judge import UNEXPLAINED, Finding, Judge, Task, add_missing_ticks, gather
 
@@ -132,6 +132,31 @@ def test_double_with_a_stock_worker():
     """A second run in which a stock worker took part is stock's."""
     (found,) = judged(INTENT, CONFIRM, *run_by(STOCK, 100.2), *run_by(OURS, 150.0))
     assert (found.by, found.is_bad) == ("stock", False)
+
+
+def keyed(*, faults: tuple[Fault, ...] = (), **starts: float) -> list[Finding]:
+    """Judges keyed tasks of one key with a limit of 2, each of 0.1 s, the first of them by another worker."""
+    events: list[tuple[Writer, str]] = []
+    for place, (name, start) in enumerate(starts.items()):
+        task_id, by = f"{name}.1", OURS if place else OTHER
+        events += [(SENDER, f"I {task_id} keyed chaos.ours 0 0.0 100.0"), (SENDER, f"C {task_id} 100.1")]
+        events += [(by, f"S {task_id} 0 0.0 0 {start}"), (by, f"D {task_id} 0 {start + 0.1}")]
+    return judged(*events, faults=faults)
+
+
+def test_more_of_a_key_at_once_than_its_limit() -> None:
+    """Of three runs of a key at once, whose limit is 2, the last one is over it."""
+    assert key_of("a.1") == "two:1"
+    assert keyed(a=100.2, b=100.25, c=100.31) == []
+    (found,) = keyed(a=100.2, b=100.25, c=100.28)
+    assert (found.what, found.id, found.by, found.is_bad) == ("over", "c.1", "ours", True)
+
+
+@pytest.mark.parametrize("kind", ["kill", "stop"])
+def test_a_process_that_was_cut_off_may_run_another_one(kind: str) -> None:
+    """What a killed or stopped process still ran does not count."""
+    fault = Fault(kind, "ours-solo", 20, 100.22, 106.0)
+    assert keyed(a=100.2, b=100.25, c=100.28, faults=(fault,)) == []
 
 
 def test_a_ledger_is_read_as_it_was_written(tmp_path: Path):
