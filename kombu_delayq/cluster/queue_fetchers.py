@@ -171,6 +171,7 @@ class QueueFetchers:
             budget = WaitBudget(min(MOST_WAITS, self._bound - 1), NO_CONNECTION_LEFT)
         self.credit = Credit(channel, poller, self._fetchers, budget, self.pause)
         self.held: dict[str, str] = channel.consumer.held
+        self.going_on: set[str] = channel.consumer.going_on
 
     def begin(self, queue: str, *, no_ack: bool) -> None:
         """Fetches messages of a queue from now on, too."""

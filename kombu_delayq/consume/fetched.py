@@ -86,7 +86,7 @@ class FetchedMessage(_Message):
         """Notes that its task runs now."""
         if PLACE in self.headers and isinstance(self._raw, FetchedPayload):
             self.goes_on = True
-            self.channel.consumer.going_on.add(self.delivery_tag)
+            self.channel.fetcher.going_on.add(self.delivery_tag)
 
     def end(self) -> None:
         """Notes that its task has ended: its place is free, and the process that ran it. Any thread may do so."""
@@ -94,7 +94,7 @@ class FetchedMessage(_Message):
             return
         if self.goes_on:
             self.goes_on = False
-            self.channel.consumer.going_on.discard(self.delivery_tag)
+            self.channel.fetcher.going_on.discard(self.delivery_tag)
             if self.acknowledged:
                 try:
                     self.channel.fetcher.ack(EndedTag(self.delivery_tag))
@@ -106,9 +106,9 @@ class FetchedMessage(_Message):
         """Notes that its task has ended, and that a script has taken the message and its place. For any thread."""
         tag = self.delivery_tag
         self.goes_on = False
-        self.channel.consumer.going_on.discard(tag)
+        self.channel.fetcher.going_on.discard(tag)
         self.channel.fetcher.excuse(tag)
-        self.channel.consumer.held.pop(tag, None)
+        self.channel.fetcher.held.pop(tag, None)
         if not self.acknowledged:
             virtual.QoS.ack(self.channel.qos, tag)
             self._state = "REQUEUED"

@@ -100,7 +100,7 @@ class Fetcher:
         overdue_s = float(getattr(channel, "health_check_interval", None) or OVERDUE_S)
         connect = partial(PipelinedConnection, pool_of, watch or poller.watch, poller.forget, overdue_s)
         self._consumer: Consumer = channel.consumer
-        self.held = self._consumer.held
+        self.held, self.going_on = self._consumer.held, self._consumer.going_on
         self._requests = Requests(connect(), self._consumer, self._group)
         self._acks = self._requests.acks
         self._waits = Waits(connect, self._credit.budget, self._requests.connection.send, self._on_arrival)

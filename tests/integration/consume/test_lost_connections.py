@@ -9,6 +9,8 @@ import redis
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.limits import LIMIT_HEADER, Limit, LimitStore
+from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import InFlight
 from tests.support.conditions import until
 from tests.support.workers.harness import TRANSPORT
@@ -45,6 +47,25 @@ def test_a_connection_closed_while_redis_is_away_holds_nothing(durable_server: P
     with suppress(redis.ConnectionError):
         lost.collect()  # as a Celery worker does
     durable_server.start()
+    second: list[Any] = []
+    found, _ = _consuming(durable_server, second)
+    until(lambda: _drained(found) or second, what="the message comes again")
+    assert second[0].payload == "one"
+    second[0].ack()
+    found.close()
+
+
+def test_a_task_that_outlives_its_connection_gives_its_place_back(durable_server: PrivateRedis) -> None:
+    """A task ends after its connection has been closed: its consumer does not keep the place of its key for good."""
+    DelayStore(durable_server.client()).part(LimitStore).declare({"account": Limit(running=1)}, ["orders"])
+    first: list[Any] = []
+    lost, _ = _consuming(durable_server, first)
+    with Connection(durable_server.url, transport=TRANSPORT) as connection:
+        connection.SimpleQueue("orders").put("one", headers={LIMIT_HEADER: "account:a"})
+    until(lambda: _drained(lost) or first, what="the message is in hand")
+    first[0].begin()
+    lost.collect()
+    first[0].end()
     second: list[Any] = []
     found, _ = _consuming(durable_server, second)
     until(lambda: _drained(found) or second, what="the message comes again")
