@@ -24,10 +24,12 @@ from kombu_delayq.text import as_bytes, as_text
 
 #: How many keys one call looks at.
 KEYS_PAGE = 100
+#: How many keys one call of ``refresh_keys`` corrects, so that Redis stays responsive.
+REFRESHED = 50
 #: How many messages of a key one call of ``unpark`` puts back.
 UNPARKED = 10
 #: Through how many messages of a queue one call looks for a text.
-SEARCHED = 500
+SEARCHED = 100
 #: What stands before a limit, or a key, that people have set; and before the name of a queue that has limits.
 SET, QUEUE = "=", "@"
 
@@ -273,7 +275,7 @@ class LimitStore(StorePart):
 
     def refresh_keys(self, queue: str, cursor: str = "0", names: Collection[str] = ()) -> tuple[str, int]:
         """Does a page of ``refresh``. Returns the next cursor, ``0`` at the end, and how many keys were corrected."""
-        found: tuple[str, int] = self._client.run(self._refresh(queue, cursor, KEYS_PAGE, names))
+        found: tuple[str, int] = self._client.run(self._refresh(queue, cursor, REFRESHED, names))
         return found
 
     def back_off(

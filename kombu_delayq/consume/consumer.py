@@ -14,8 +14,9 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.consume.acks import drained
 from kombu_delayq.consume.lost import LostRequests
+from kombu_delayq.message import pages
 from kombu_delayq.redis import checked
-from kombu_delayq.store import Fetched, LeaseEnded, LeaseHeartbeat, Outcome, QueueWaits, Request
+from kombu_delayq.store import PAGE, Fetched, LeaseEnded, LeaseHeartbeat, Outcome, QueueWaits, Request
 
 if TYPE_CHECKING:
     from kombu_delayq.store import DelayStore
@@ -194,6 +195,18 @@ class Consumer:
         away = {queue: error for queue, error in errors.items() if not isinstance(error, ResponseError)}
         self._outcomes.extend(one for one in counted.elements() if one[0] in away)
         checked(away.values())
+
+    def put_back_others(self, store: "DelayStore") -> None:
+        """Puts messages back that it holds after its connection was lost, but for those whose tasks have places."""
+        of_group = defaultdict[str, list[str]](list)
+        for tag, queue in list(self.held.items()):
+            if tag not in self.going_on:
+                of_group[store.keys.slot_group(queue)].append(tag)
+        for group, tags in of_group.items():
+            for page in reversed([*pages(tags, PAGE)]):
+                store.fetching.put_back(page, group)
+                for tag in page:
+                    self.held.pop(tag, None)
 
     def leave(self, store: "DelayStore") -> None:
         """Gives leases back. Where messages are held, a lease ends by itself, and they go back to their queues.

@@ -129,6 +129,7 @@ class Heartbeat:
             self._subscribe()
             self._does(self._consumer.lost.recover)
             if self._consumer.going_on:  # its tasks keep their places until they end
+                self._does(self._consumer.put_back_others)
                 self._does(self._consumer.renew)
                 ends_at = monotonic() + self._store.options.consumer_ttl
             self._does(self._consumer.leave)

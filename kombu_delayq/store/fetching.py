@@ -259,7 +259,19 @@ class Fetching(StorePart):
             The tags of the messages that went back to their queues.
         """
         tags = [f"{request.consumer}.{number}" for number in range(request.first, request.first + request.most)]
-        notes = self._client.ask("HMGET", self._held(request.queues[0]).unacked, *tags)
+        return self.put_back(tags, request.queues[0])
+
+    def put_back(self, tags: Sequence[str], queue: str) -> list[str]:
+        """Puts some hundred messages back as Redis has them, to be consumed next; two round trips.
+
+        Args:
+            tags: Their delivery tags, in the order in which they were fetched.
+            queue: As of ``ack``.
+
+        Returns:
+            The tags of the messages that went back to their queues.
+        """
+        notes = self._client.ask("HMGET", self._held(queue).unacked, *tags)
         rows = []
         for tag, noted in reversed([*zip(tags, notes, strict=True)]):
             note = None if noted is None else read_note(as_bytes(noted))

@@ -1,5 +1,8 @@
 -- @include key_limit key_turn sub_queue
 
+-- A consumer without a free process gets messages of a key only while the key has less than this part of its bound.
+local PREFETCHED = 1 / 10
+
 -- Returns the member of a key's sub-queue that goes next and the one behind it, without those that were taken.
 -- What it reads at once doubles. Cost O(log N).
 local function next_two(sub, name, key)
@@ -25,7 +28,7 @@ local function take_turn(sub, by, step, tag)
       return nil
     end
     local key, limit = key_in(sub, name, true), by.limit(name)
-    if tag and by.free <= 0 and (limit.bound < math.huge or limit.pause_ms) then
+    if tag and by.free <= 0 and (limit.pause_ms or key.running + 1 > PREFETCHED * limit.bound) then
       by.is_short = true
       return nil
     end

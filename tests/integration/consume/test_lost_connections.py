@@ -74,6 +74,29 @@ def test_a_task_that_outlives_its_connection_gives_its_place_back(durable_server
     found.close()
 
 
+def test_what_has_not_begun_does_not_wait_for_a_task_that_has(durable_server: PrivateRedis) -> None:
+    """While a task of a key outlives its connection, the other messages that came over this go to another consumer."""
+    DelayStore(durable_server.client()).part(LimitStore).declare({"account": Limit(running=5)}, ["orders"])
+    first: list[Any] = []
+    lost, _ = _consuming(durable_server, first)
+    with Connection(durable_server.url, transport=TRANSPORT) as connection:
+        for body in ("one", "two", "three"):
+            connection.SimpleQueue("orders").put(body, headers={LIMIT_HEADER: "account:a"})
+    until(lambda: _drained(lost) or len(first) == 3, what="the messages are in hand")
+    first[0].begin()
+    durable_server.stop(SIGKILL)
+    with suppress(redis.ConnectionError):
+        lost.collect()
+    durable_server.start()
+    second: list[Any] = []
+    found, _ = _consuming(durable_server, second)
+    until(lambda: _drained(found) or len(second) == 2, what="the others come again")
+    assert [message.payload for message in second] == ["two", "three"]
+    assert durable_server.client().hlen("{delayq}:places") == 3
+    first[0].end()
+    found.close()
+
+
 def test_a_message_taken_from_a_full_redis_is_not_lost(own_server: PrivateRedis) -> None:
     """A consumer that cannot note a message as unacked gives it back, says why, and gets it once there is memory."""
     client = own_server.client()
