@@ -71,7 +71,7 @@ def any_text(value: object) -> str:
 def provider(value: object) -> object:
     """Checks a credential provider of redis-py, or a text, which is the dotted path of one."""
     if not (isinstance(value, str) and value) and not hasattr(value, "get_credentials"):
-        raise ValueError("is neither a credential provider of redis-py nor the dotted path of one")
+        raise ValueError("is not a credential provider of redis-py, nor the dotted path of one")
     return value
 
 

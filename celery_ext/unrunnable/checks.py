@@ -8,7 +8,7 @@ _PAGE = "how-to/delivery-guarantees.md#what-a-worker-cannot-run"
 def tasks_differ(subject: Subject) -> Findings:
     """Do the workers of each queue know the same tasks?"""
     by_queue: dict[str, list[frozenset[str]]] = {}
-    for worker in subject.the_workers:
+    for worker in subject.workers or ():
         for queue in worker.queues if worker.tasks else ():
             by_queue.setdefault(queue, []).append(worker.tasks)
     for queue, known in sorted(by_queue.items()):

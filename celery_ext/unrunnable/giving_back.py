@@ -79,6 +79,9 @@ class PatientConsumer(_Consumer):
         else:
             message.count("unknown")
             message.let_go()
+            if reason is Reason.UNKNOWN_TASK and not times:  # the signal of Celery, once a message
+                id_, name = (message.headers.get(field) for field in ("id", "task"))
+                signals.task_unknown.send(sender=self, message=message, exc=error, name=name, id=id_)
         return True
 
     def _bury(self, message: Any, raw: Any, reason: Reason, error: Exception | None, tried_s: float) -> None:
@@ -93,9 +96,9 @@ class PatientConsumer(_Consumer):
             return
         logger.error("a message that no worker could run is a dead letter in %r (%s): %s", queue, reason, what)
         if reason is Reason.UNKNOWN_TASK:
-            self._fail(message, error)
+            self._fail(message)
 
-    def _fail(self, message: Any, error: Exception | None) -> None:
+    def _fail(self, message: Any) -> None:
         """Tells those who wait for the result of a task that no worker knows it, as Celery does at once."""
         headers = message.headers
         id_, name = headers.get("id"), headers.get("task")
@@ -112,7 +115,6 @@ class PatientConsumer(_Consumer):
         self.app.backend.mark_as_failure(id_, NotRegistered(name), request=request)
         if self.event_dispatcher:
             self.event_dispatcher.send("task-failed", uuid=id_, exception=f"NotRegistered({name!r})")
-        signals.task_unknown.send(sender=self, message=message, exc=error, name=name, id=id_)
 
     def _say(self, message: Any, reason: Reason, error: Exception | None) -> None:
         """Logs, once a task name and minute, that messages go back."""

@@ -45,7 +45,7 @@ _SCRIPTS = "tests/store/scripts"
 #: Files and folders of the contract; so are all journeys, but those of an extra.
 CONTRACT = (
     _SCRIPTS,
-    *(f"tests/store/test_{name}.py" for name in ("full_memory", "leases", "memory", "store", "wake")),
+    *(f"tests/store/test_{name}.py" for name in ("full_memory", "memory", "store", "wake")),
     *(f"tests/integration/connection/test_{name}.py" for name in ("acl", "script_flush")),
     *(f"tests/integration/consume/stock/plain/test_{name}.py" for name in ("drain_events", "giving_back", "order")),
     *(f"tests/integration/transport/test_{name}.py" for name in ("batch", "full_redis", "plain_kombu", "protocols")),

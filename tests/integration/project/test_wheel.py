@@ -67,6 +67,7 @@ for words in (["status"], ["list"], ["count"], ["periodic", "list"], ["repair"],
     run(*words)
 run("doctor", code=1)
 run("queues", "resume", "celery")
+run("limits", "list")
 run("show", waiting[0])
 run("reschedule", "--yes", "--countdown", "2h", waiting[0])
 run("cancel", "--yes", waiting[1])

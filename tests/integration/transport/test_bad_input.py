@@ -42,7 +42,9 @@ def _publish_task(proj: Proj, eta: object, task_id: str) -> None:
 
 def test_every_eta_gives_a_run_a_wait_or_an_error(proj: Proj) -> None:
     """Past etas run, far ones wait in Redis, unreadable ones are reported by the worker, which lives."""
-    worker = proj.worker()
+    worker = proj.worker(
+        broker_transport_options={**proj.conf.get("broker_transport_options", {}), "unknown_ttl": None}
+    )
     for number, eta in enumerate(UNREADABLE):
         _publish_task(proj, eta, f"unreadable-{number}")
     for number, eta in enumerate(PAST):
@@ -64,9 +66,10 @@ def test_every_eta_gives_a_run_a_wait_or_an_error(proj: Proj) -> None:
     assert worker.stop() == 0
 
 
-def test_a_body_that_cannot_be_decoded_is_reported_and_acknowledged(proj: Proj) -> None:
+def test_a_body_that_cannot_be_decoded_is_reported(proj: Proj) -> None:
     """A message of a program that does not encode as kombu does ends no worker, which runs what comes behind it."""
-    worker, client = proj.worker(), proj.server.client()
+    options = {**proj.conf.get("broker_transport_options", {}), "unknown_ttl": None}
+    worker, client = proj.worker(broker_transport_options=options), proj.server.client()
     for body, encoding in UNDECODABLE:
         message = task_message() | {"body": body}
         message["properties"] |= {"body_encoding": encoding, "delivery_info": {}, "delivery_tag": "tag"}

@@ -102,18 +102,18 @@ PLANTS = {
     ),
     "a place stays taken": Plant(
         "limits/include/places.lua",
-        "  redis.call('HDEL', places, tag)\n  key.running",
-        "  key.running",
+        "    redis.call('HDEL', places, tag)\n    subs[base]",
+        "    subs[base]",
         places,
         "two consumers of two keys",
     ),
     "a place stays with a consumer that has ended": Plant(
-        "leave.lua", "leave_places(places, consumer)", "", places, "a consumer is killed"
+        "leave.lua", "leave_places(places, consumer)", "false", places, "a consumer is killed"
     ),
     "a key takes no turn when a place is free": Plant(
         "limits/include/places.lua",
-        "(message or was_full) and enter(sub, name)",
-        "message and enter(sub, name)",
+        "key.enters or message or key.running >= key.bound",
+        "key.enters or message",
         places,
         "two consumers of two keys",
     ),

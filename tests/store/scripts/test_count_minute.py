@@ -42,8 +42,8 @@ def test_outcomes_are_counted_apart(store: DelayStore) -> None:
     assert latest(store) == ([0], [0], [3], [1], [0])
     assert (latest(store, "r").failed, latest(store, "dead").dead) == ([70_000], [4])
     counts = store.figures.counts(["q", "dead"])
-    assert counts["q"].failures == {"retried": 3, "failed": 1, "dead-lettered": 0}
-    assert counts["dead"].failures == {"retried": 0, "failed": 0, "dead-lettered": 4}
+    assert counts["q"].failures == {"retried": 3, "failed": 1, "dead-lettered": 0, "not known": 0}
+    assert counts["dead"].failures == {"retried": 0, "failed": 0, "dead-lettered": 4, "not known": 0}
     every = total(list(store.part(MinuteFigures).read(["q", "r", "none"], store.now_ms()).values()), 60)
     assert (sum(every.failed), len(every.failed), total([], 3).failed) == (70_001, 60, [0, 0, 0])
 

@@ -11,6 +11,7 @@ from celery.worker.control import Panel
 from kombu import serialization
 from kombu.utils import json
 
+from celery_ext.unrunnable import PatientConsumer
 from celery_ext.worker.celery_patches import (
     PATCHES,
     CarefulConsumer,
@@ -78,7 +79,7 @@ def test_a_consumer_of_the_users_own_is_extended() -> None:
     """What ``worker_consumer`` names is the base, under its own name, and is extended once."""
     worker = patched(f"{__name__}:OwnConsumer")
     made = worker.consumer_cls
-    assert made.__mro__[:4] == (made, LeanConsumer, CarefulConsumer, OwnConsumer)
+    assert made.__mro__[:5] == (made, LeanConsumer, CarefulConsumer, PatientConsumer, OwnConsumer)
     assert made.__name__ == "OwnConsumer"
     patch_worker(worker)
     assert worker.consumer_cls is made

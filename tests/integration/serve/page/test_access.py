@@ -44,7 +44,7 @@ def test_every_page_is_accessible(
     store.part(PeriodicStore).write({"nightly": {**record, "schedule": words}, LONG: of_error})
     store.part(PeriodicStore).pause(["nightly"])
     pages = ("", "waiting", "queues/mail", f"queues/{LONG}", "tasks/one", "dead-letters", "dead-letters/dead")
-    for path in (*pages, "periodic", "running"):
+    for path in (*pages, "periodic", "running", "limits"):
         reader.see(path)
         reader.check_access()
     page = reader.see("queues/mail")
