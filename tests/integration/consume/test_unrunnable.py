@@ -54,7 +54,7 @@ def test_a_task_that_one_worker_does_not_know_runs_in_another(deploy: Proj, pool
     deploy.await_runs(6, name="later")
     assert sorted(run["value"] for run in deploy.runs(name="later")) == [*range(6)]
     assert [result.get(timeout=30) for result in sent] == [*range(6)]
-    assert deploy.server.client().hlen("unacked") == 0
+    until(lambda: deploy.server.client().hlen("unacked") == 0)
 
 
 def test_a_task_that_no_worker_knows_becomes_a_dead_letter(make_proj: MakeProj) -> None:
@@ -68,7 +68,7 @@ def test_a_task_that_no_worker_knows_becomes_a_dead_letter(make_proj: MakeProj) 
     assert letter["headers"]["id"] == sent.id
     with pytest.raises(NotRegistered):
         sent.get(timeout=30)
-    assert proj.server.client().hlen("unacked") == 0
+    until(lambda: proj.server.client().hlen("unacked") == 0)
     proj.worker(pool="threads", imports=["later_tasks"])
     proj.workers[0].stop()
     DeadLetters(proj.app).replay(queue=LETTERS)
