@@ -64,6 +64,19 @@ class OfferingChannel(_Channel):
         when = f"+{due.ms!r}" if due.relative else repr(due.ms)
         return Offer(identity, when, self._get_message_priority(message, reverse=False), body)
 
+    def put_off(self, queue: str, message: Message, due: Due, tag: str) -> str:
+        """Moves a message that this consumer has into the store, until it is due; replies as ``Delivery.adopt``.
+
+        Args:
+            queue: The queue from which it came.
+            message: The message.
+            due: When it is due.
+            tag: Its delivery tag; empty if the consumer has the only copy.
+        """
+        offer = self.offer_of({**message, "properties": dict(message["properties"])}, due)
+        place: str = self.store.delivery.adopt(queue, offer, tag, self.expire_ms(queue))
+        return place
+
     def expire_ms(self, queue: str) -> int:
         """Returns ``x-expires`` of a queue in ms, 0 for none. kombu knows it from 5.7 on, for Redis."""
         return int(getattr(self, "_expires", {}).get(queue) or 0)

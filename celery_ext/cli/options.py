@@ -207,6 +207,13 @@ def complete_queue(context: click.Context, parameter: click.Parameter, incomplet
     return offer(find, incomplete)
 
 
+def queue_option(text: str) -> Any:
+    """Adds the option ``-q QUEUE``, a tuple ``queues``, with a help text."""
+    return click.option(
+        "-q", "--queue", "queues", metavar="QUEUE", multiple=True, shell_complete=complete_queue, help=text
+    )
+
+
 def queues_argument(*, required: bool = False) -> Any:
     """Adds the argument ``QUEUE...``, a tuple ``queues``, to which ``-q QUEUE`` adds."""
     metavar = "QUEUE..." if required else "[QUEUE]..."

@@ -6,7 +6,7 @@ import click
 
 from celery_ext.cli.broker import CliBroker
 from celery_ext.cli.group import Reader
-from celery_ext.cli.options import complete_queue, json_option, offer
+from celery_ext.cli.options import json_option, offer, queue_option
 from celery_ext.cli.output import escaped, fit_table, json_line, number_of, warning
 from celery_ext.connection import open_store
 from celery_ext.delays import in_words
@@ -50,15 +50,7 @@ def limits() -> None:
 
 
 @limits.command("list", cls=Reader)
-@click.option(
-    "-q",
-    "--queue",
-    "queues",
-    metavar="QUEUE",
-    multiple=True,
-    shell_complete=complete_queue,
-    help="Only keys of this queue. Repeatable.",
-)
+@queue_option("Only keys of this queue. Repeatable.")
 @click.option("--limit", "name", metavar="LIMIT|KEY", default="", help="Only this limit and its keys, or this key.")
 @click.option(
     "--most", type=click.IntRange(min=0), default=20, show_default=True, help="Most keys to print; 0 for all."

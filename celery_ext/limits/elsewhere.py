@@ -18,14 +18,6 @@ class Elsewhere:
     """Looks for tasks in the sub-queues of all queues; see ``waiting.elsewhere.Elsewhere``.
 
     If it is asked again, or for many ids, it reads all messages there once, and keeps their ids.
-
-    Args:
-        more: Of no meaning here.
-
-    Attributes:
-        state: What a task is that is found.
-        outcome: What became of a task that was to be cancelled.
-        template: The page of such a task.
     """
 
     state = "ready"

@@ -44,9 +44,7 @@ def give_back(request: "Request", rest: Backoff) -> bool:
         was_held = store.back_off(raw.queue, key, rest.seconds, tag, to_json(raw), step, is_early=is_early)
     else:
         due = Due(channel.store.now_ms() + 1000 * rest.seconds, relative=False, task_id=request.id)
-        offer = channel.offer_of({**raw, "properties": dict(raw["properties"])}, due)
-        queue, held_as = raw.queue, "" if is_early else tag
-        was_held = channel.store.delivery.adopt(queue, offer, held_as, channel.expire_ms(queue)) != "gone"
+        was_held = channel.put_off(raw.queue, raw, due, "" if is_early else tag) != "gone"
     if not was_held:
         logger.warning("task %s raised Backoff, but its message had gone back to its queue before", request.id)
     message.let_go()

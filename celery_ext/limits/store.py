@@ -157,11 +157,12 @@ class LimitStore(StorePart):
             if not group:
                 wanted_here |= {QUEUE + queue: "1" for queue in queues}
             gone = [name for name in known if name not in wanted_here and not name.startswith((SET, QUEUE))]
-            if known | wanted_here != known:
+            is_new = known | wanted_here != known
+            if is_new:
                 self._client.ask("HSET", self._own.limits(group), *_flat(wanted_here))
             if gone:
                 self._client.ask("HDEL", self._own.limits(group), *gone)
-            if gone or known | wanted_here != known:
+            if gone or is_new:
                 changed += [queue for queue in of_group if queue]
         return changed
 
@@ -265,9 +266,9 @@ class LimitStore(StorePart):
     def nudge(self, queues: Sequence[str]) -> None:
         """Ends the rests of keys that are over, and wakes a consumer where a message may go; one round trip.
 
-        Each call also refreshes the next few hundred keys of each queue, so that those with a rate do not stay.
+        Each call also refreshes the next ``REFRESHED`` keys of each queue, so that those with a rate do not stay.
         """
-        calls = [self._refresh(queue, self._cursors.get(queue, "0"), KEYS_PAGE, ()) for queue in queues]
+        calls = [self._refresh(queue, self._cursors.get(queue, "0"), ()) for queue in queues]
         for queue, reply in zip(queues, self._client.run_each(calls)[0], strict=True):
             if isinstance(reply, Exception):
                 raise reply
@@ -275,7 +276,7 @@ class LimitStore(StorePart):
 
     def refresh_keys(self, queue: str, cursor: str = "0", names: Collection[str] = ()) -> tuple[str, int]:
         """Does a page of ``refresh``. Returns the next cursor, ``0`` at the end, and how many keys were corrected."""
-        found: tuple[str, int] = self._client.run(self._refresh(queue, cursor, REFRESHED, names))
+        found: tuple[str, int] = self._client.run(self._refresh(queue, cursor, names))
         return found
 
     def back_off(
@@ -307,10 +308,9 @@ class LimitStore(StorePart):
         )
         return self._client.run(call) == "rests"
 
-    def parked(self, queue: str, key: str | None = None) -> Iterator[ParkedMessage]:
+    def parked(self, queue: str) -> Iterator[ParkedMessage]:
         """Yields what waits in the sub-queues of a queue, key by key; a round trip for some hundred messages."""
-        first, last = (b"-", b"+") if key is None else (b"[" + as_bytes(key) + b"\0", b"(" + as_bytes(key) + b"\1")
-        return self._parked_between(queue, first, last)
+        return self._parked_between(queue, b"-", b"+")
 
     def parked_at(self, queue: str, place: bytes) -> Iterator[ParkedMessage]:
         """Yields what waits at a place in the sub-queues of a queue: a message, or none any more."""
@@ -405,9 +405,9 @@ class LimitStore(StorePart):
                 return
             first = b"(" + as_bytes(found[-1])
 
-    def _refresh(self, queue: str, cursor: str, count: int, names: Collection[str]) -> Any:
+    def _refresh(self, queue: str, cursor: str, names: Collection[str]) -> Any:
         return refresh_keys(
-            places=self._keys.places(queue), base=self._keys.base(queue), cursor=cursor, count=count, names=names
+            places=self._keys.places(queue), base=self._keys.base(queue), cursor=cursor, count=REFRESHED, names=names
         )
 
     def _states(self, queue: str, rows: Mapping[Any, Any], now_ms: float) -> Iterator[KeyState]:

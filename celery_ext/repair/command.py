@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 
 import click
 from redis.exceptions import NoPermissionError, ResponseError
@@ -59,7 +60,7 @@ WORDS = {
 
 
 #: Modules of features that mend what is theirs: each has the same words, and the functions ``look`` and ``mend``.
-_MENDING = modules_of("mending", but="repair")
+_MENDING = partial(modules_of, "mending", but="repair")
 
 
 @click.command()
@@ -149,7 +150,7 @@ class _Repair:
     def of_features(self, *, mend: bool) -> dict[str, int]:
         """Counts what features look for, in their modules ``mending``, by kind; with ``mend`` what was mended."""
         found: dict[str, int] = {}
-        for module in _MENDING:
+        for module in _MENDING():
             with audited("repair", {"queues": self._given or "all"}) as counts:
                 try:
                     of_feature = (module.mend if mend else module.look)(self._store, self._given)
@@ -230,7 +231,7 @@ def _print_findings(
 
 
 def _print_of_features(found: Mapping[str, int], *, mended: bool, as_json: bool) -> None:
-    words = {kind: shown for module in _MENDING for kind, shown in module.WORDS.items()}
+    words = {kind: shown for module in _MENDING() for kind, shown in module.WORDS.items()}
     if as_json and any(found.values()):
         click.echo(json_line({**found, "mended": mended}))
     for kind, count in {} if as_json else found.items():

@@ -15,14 +15,6 @@ class Elsewhere:
     """Looks for running tasks that have asked ``cancelled``; see ``waiting.elsewhere.Elsewhere``.
 
     Redis knows nothing but their ids. So those whose messages have to be looked at are not found.
-
-    Args:
-        more: Of no meaning here.
-
-    Attributes:
-        state: What a task is that is found.
-        outcome: What became of a task that was to be cancelled.
-        template: The page of such a task.
     """
 
     state = "running"

@@ -26,7 +26,7 @@ def has_to_stop() -> bool:
 
 
 def watch_shutdown(worker: Any) -> Callable[[], None]:
-    """Notes when the tasks of a worker are to stop, as soon as the worker is told to. Returns what undoes that.
+    """Watches whether a worker is told to stop, and notes then when its tasks have to. Returns what ends the watch.
 
     Args:
         worker: Celery's ``WorkController``, before it starts.

@@ -145,8 +145,7 @@ def _put_off(message: Any, raw: Any, now_ms: float, times: int) -> None:
     pause_s = min(FIRST_S * 2 ** min(times, 10), LONGEST_S) * uniform(0.5, 1.0)
     task_id = (message.headers or {}).get("id")
     due = Due(now_ms + 1000 * pause_s, relative=False, task_id=task_id if isinstance(task_id, str) else None)
-    queue = message._raw.queue
-    channel.store.delivery.adopt(queue, channel.offer_of(raw, due), message.delivery_tag, channel.expire_ms(queue))
+    channel.put_off(message._raw.queue, raw, due, message.delivery_tag)
 
 
 def _tried(given: Any) -> tuple[float, int] | None:

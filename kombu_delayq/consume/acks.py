@@ -119,9 +119,10 @@ class Acks:
         for tag in tags:
             if type(tag) is not EarlyTag:
                 self._held.pop(tag, None)
-        # The first attempt may have removed what the second has not found. Of an ended task nothing is left to hold.
-        known = {tag for tag in tags if type(tag) is EndedTag}.union(self._repeated)
-        _report([tag for tag in missing if tag not in known])
+        if missing:
+            # The first attempt may have removed what the second has not found. Of an ended task nothing is left.
+            known = self._repeated.union(tag for tag in tags if type(tag) is EndedTag)
+            _report([tag for tag in missing if tag not in known])
         self._repeated.difference_update(tags)
 
 

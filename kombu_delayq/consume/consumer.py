@@ -115,10 +115,8 @@ class Consumer:
         Args:
             since_s: Of leases that were not renewed for so long.
         """
-        lease = self._leases.get("")
-        if lease is None or not (self.is_own and lease.is_taken) or self.held or self.going_on:
-            return []
-        return [lease.name] if monotonic() - lease.renewed_at > since_s else []
+        lease = self._idle_lease()
+        return [lease.name] if lease is not None and monotonic() - lease.renewed_at > since_s else []
 
     def note_renewed(self, names: Collection[str], sent_at: float) -> None:
         """Learns that a transfer worker of this process has renewed leases. sent_at: In s of ``monotonic``."""
@@ -128,10 +126,8 @@ class Consumer:
 
     def keeps_lease(self, within_s: float) -> bool:
         """Whether its lease was renewed within so many s, and Redis knows all that ``renew`` would say."""
-        lease = self._leases.get("")
-        if lease is None or not (self.is_own and lease.is_taken) or self.held or self.going_on:
-            return False
-        if self._said != self._to_say() or monotonic() - lease.renewed_at > within_s:
+        lease = self._idle_lease()
+        if lease is None or self._said != self._to_say() or monotonic() - lease.renewed_at > within_s:
             return False
         self._beats.append((self._next, monotonic()))
         return True
@@ -296,6 +292,12 @@ class Consumer:
         if failed is not None:
             raise failed
         self._said = None if held else said
+
+    def _idle_lease(self) -> _Lease | None:
+        """Returns its lease in the only group, if it has one there and holds nothing."""
+        lease = self._leases.get("")
+        is_idle = self.is_own and not (self.held or self.going_on)
+        return lease if is_idle and lease is not None and lease.is_taken else None
 
     def _to_say(self) -> tuple[set[str], set[str]]:
         """Returns what it says of itself while it holds nothing."""

@@ -49,14 +49,14 @@ class Credit:
             return self.left
         if ahead and any(other.is_eager for other in self._fetchers):
             return 0
-        asked = sum(other.asked for other in self._fetchers)
+        asked = self._asked
         free = self._free() - asked
         return min(free, BATCH) if free >= BATCH or (free > 0 and not asked) else 0
 
     @property
     def free(self) -> int:
         """How many processes of the consumer are free for messages that take a place."""
-        asked = sum(other.asked for other in self._fetchers) if len(self._fetchers) > 1 else 0
+        asked = self._asked if len(self._fetchers) > 1 else 0
         return max(int(self._channel.free()) - self._undelivered - asked, 0)
 
     def _free(self) -> int:
@@ -72,6 +72,11 @@ class Credit:
         if is_single or "can_consume" in vars(qos) or cycle not in (round_robin_cycle, priority_cycle, sorted_cycle):
             return 1 if len(self._fetchers) == 1 else 1 - self._undelivered
         return BATCH * len(self._fetchers) if credit is None else max(credit - self._undelivered, 0)
+
+    @property
+    def _asked(self) -> int:
+        """How many messages requests on their way may bring."""
+        return sum(fetcher.asked for fetcher in self._fetchers)
 
     @property
     def _undelivered(self) -> int:

@@ -79,13 +79,12 @@ class EarlyMessages:
         stays among the unacked ones, like every message of a lost consumer.
         """
         channel = self._channel
-        offer = channel.offer_of({**message, "properties": dict(message["properties"])}, due)
         try:
             tag = ""  # a consumer that does not acknowledge holds no messages
             if not no_ack:
                 held = channel.Message(message, channel=channel)
                 channel.qos.append(held, tag := held.delivery_tag)
-            is_gone: bool = channel.store.delivery.adopt(queue, offer, tag, channel.expire_ms(queue)) != "due"
+            is_gone: bool = channel.put_off(queue, message, due, tag) != "due"
         except RedisError as error:
             if not no_ack and channel.store.pool.is_partial(error):
                 raise NotAdopted(error) from error

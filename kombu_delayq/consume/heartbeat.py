@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from math import inf
 from socket import socketpair
 from threading import Event, Thread
@@ -110,8 +111,12 @@ class Heartbeat:
         """Waits for a pause, and wakes the fetchers whenever a script asks. Returns whether the thread ends."""
         over_at = monotonic() + pause_s
         while not self._stopping.is_set() and (left_s := over_at - monotonic()) > 0:
-            self._presence.wait(self._woken, left_s)
+            if not self._does(partial(self._await_call, left_s)):
+                self._stopping.wait(left_s)
         return self._stopping.is_set()
+
+    def _await_call(self, pause_s: float, _: object) -> None:
+        self._presence.wait(self._woken, pause_s)
 
     def _wake(self) -> None:
         for fetcher in self._fetchers() or ():

@@ -191,9 +191,10 @@ class DelayedPoller(_Poller):
 
         While nobody holds any, as the leader has just told, nothing is to be found.
         """
-        names = [channel.store.keys.unacked("") for channel in self._channels if channel.fetches]
-        if monotonic() - self.told_at < TOLD_S and any(self.told.get(name) is False for name in names):
-            return
+        if monotonic() - self.told_at < TOLD_S:
+            names = [channel.store.keys.unacked("") for channel in self._channels if channel.fetches]
+            if any(self.told.get(name) is False for name in names):
+                return
         with _unless_refused():
             super().maybe_restore_messages()
 

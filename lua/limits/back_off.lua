@@ -23,9 +23,7 @@ if redis.call('HDEL', unacked, tag) == 0 and not is_early then
 end
 redis.call('ZREM', unacked_index, tag)
 local sub = sub_queues(base, now_ms())
-local till = sub.now + rest
-redis.call('ZREM', base .. ':turns', name)
-set_rest(sub, name, till)
+set_rest(sub, name, sub.now + rest)
 write_back(sub)
 local end_place, settle = places_in(places)
 if not (end_place and end_place(tag, message)) then

@@ -23,8 +23,7 @@ end_rests(sub)
 if #names == 0 then
   found = redis.call('HSCAN', base .. ':known', cursor, 'COUNT', count)
 end
-local limit = limits_by_key(places .. ':limits')
-local running = places_of(places, base)
+local limit, running = limits_by_key(places .. ':limits'), places_of(places, base)
 for i = 1, #found[2], #names > 0 and 1 or 2 do
   local name = found[2][i]
   if name ~= META then

@@ -7,7 +7,7 @@
 -- Returns {cursor for the next call, '0' at the end; number of messages put back}. Keys that are paused keep theirs.
 -- Atomic: a message is in a sub-queue or in its list.
 -- Cost: O(keys + messages log N)
--- @include checked_sub_queues clock key_limit key_turn sub_queue
+-- @include checked_sub_queues clock key_limit key_turn member sub_queue
 
 local wrong = wrong_sub(places, base)
 if wrong then
@@ -19,7 +19,8 @@ for i = 1, #found[2], 2 do
   local name = found[2][i]
   if name ~= META and limit(name).bound > 0 then
     for _, member in ipairs(next_in(sub, name, most)) do
-      back[#back + 1] = { number = string.sub(member, #name + 3, #name + 18), name = name, member = member }
+      local step, number = order_in(name, member)
+      back[#back + 1] = { step = step, number = number, name = name, member = member }
     end
   end
 end
@@ -27,9 +28,9 @@ table.sort(back, function(one, two)
   return one.number > two.number
 end)
 for _, row in ipairs(back) do
-  local key, step = key_in(sub, row.name), string.sub(row.member, #row.name + 2, #row.name + 2)
+  local key = key_in(sub, row.name)
   redis.call('ZREM', base .. ':parked', row.member)
-  redis.call('RPUSH', ready[tonumber(step) + 1], string.sub(row.member, #row.name + 19))
+  redis.call('RPUSH', ready[row.step + 1], message_in(row.name, row.member))
   key.waiting = key.waiting - 1
   enter(sub, row.name)
 end

@@ -14,7 +14,6 @@ from celery_ext.cli.broker import CliBroker, broker_in_words
 from celery_ext.cli.options import (
     STDIN,
     GivenMoment,
-    complete_queue,
     confirm,
     count_of_ids,
     duration,
@@ -22,6 +21,7 @@ from celery_ext.cli.options import (
     json_option,
     known_queues,
     moment,
+    queue_option,
     read_ids,
     shift,
     yes_option,
@@ -101,15 +101,7 @@ def choosing_tasks(command: F) -> F:
             raise click.UsageError("which tasks? Give ids, or --queue, --task, --due-from, --due-to or --arg")
         return command(*args, asked, **given)
 
-    queue = click.option(
-        "-q",
-        "--queue",
-        "queues",
-        metavar="QUEUE",
-        multiple=True,
-        shell_complete=complete_queue,
-        help="Instead of ids: tasks of this queue that match the next options. Repeatable.",
-    )
+    queue = queue_option("Instead of ids: tasks of this queue that match the next options. Repeatable.")
     found: Any = ids_argument(required=False)(queue(criteria_options(yes_option(json_option()(with_tasks)))))
     return found  # type: ignore[no-any-return]
 

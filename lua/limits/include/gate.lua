@@ -16,7 +16,6 @@ local function gate_of(places, to)
   local lists, step_of = lists_by_base(to)
   local by = { free = to.free, taken = {}, limit = limits_by_key(limits) }
   local function sort_all(sub)
-    sub.is_sorted = true
     end_rests(sub)
     sub.failed = sort(sub, by.limit, lists[sub.base])
   end
@@ -30,19 +29,17 @@ local function gate_of(places, to)
   local function take(number, list, tag)
     local sub = subs[to.bases[number]]
     if sub.is_on then
-      if number > to.flights then
-        return take_turn(sub, by, step_of[list], tag) or sub.failed
-      end
-      return nil
+      return number > to.flights and (take_turn(sub, by, step_of[list], tag) or sub.failed) or nil
     end
     local message = redis.pcall('RPOP', list)
     if type(message) ~= 'string' or not string.find(message, HEADER, 1, true) then
       return message
     end
+    local name = name_of(message)
     sub.is_on = true
-    park(sub, { { name = name_of(message), step = step_of[list], body = message } })
+    park(sub, { { name = name, step = step_of[list], body = message } })
     sort_all(sub)
-    enter(sub, name_of(message))
+    enter(sub, name)
     return take(number, list, tag)
   end
 

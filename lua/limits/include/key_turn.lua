@@ -1,4 +1,4 @@
--- @include sub_queue
+-- @include member sub_queue
 
 -- Most rests that one fetch ends.
 local RESTS = 100
@@ -17,8 +17,7 @@ local function enter(sub, name, member)
     return false
   end
   key.time = math.max(key.time, sub.turn)
-  local step = tonumber(string.sub(member, #name + 2, #name + 2))
-  redis.call('ZADD', sub.base .. ':turns', text_of(step * STEP + key.time), name)
+  redis.call('ZADD', sub.base .. ':turns', text_of(order_in(name, member) * STEP + key.time), name)
   return true
 end
 

@@ -1,4 +1,4 @@
--- @include key_turn sub_queue
+-- @include key_turn member sub_queue
 
 -- How many keys are looked at, those whose turn it is.
 local LOOKED_AT = 10
@@ -13,7 +13,7 @@ local function parked_in(base)
   local sub, next_ones = sub_queues(base, 0), {}
   for _, name in ipairs(redis.call('ZRANGE', base .. ':turns', 0, LOOKED_AT - 1)) do
     local member = next_in(sub, name, 1)[1]
-    next_ones[#next_ones + 1] = member and string.sub(member, #name + 19)
+    next_ones[#next_ones + 1] = member and message_in(name, member)
   end
   return count, math.max(0, count - sub.may), next_ones
 end

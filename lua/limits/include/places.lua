@@ -1,4 +1,4 @@
--- @include checked_sub_queues clock key_turn sub_queue
+-- @include checked_sub_queues clock key_turn member sub_queue
 
 -- Most places that one call of `leave_places` gives up.
 local LEFT_AT_ONCE = 100
@@ -7,10 +7,11 @@ local LEFT_AT_ONCE = 100
 local function park_next(sub, name, step, message)
   local from, number = '[' .. name .. '\0' .. step, sub.number
   local first = redis.call('ZRANGEBYLEX', sub.base .. ':parked', from, '(' .. name .. '\1', 'LIMIT', 0, 1)[1]
-  if first and string.sub(first, #name + 2, #name + 2) == step then
-    number = tonumber(string.sub(first, #name + 3, #name + 18)) - 1
+  local of_first, digits = order_in(name, first or '')
+  if of_first == step then
+    number = tonumber(digits) - 1
   end
-  redis.call('ZADD', sub.base .. ':parked', 0, name .. '\0' .. step .. string.format('%016.0f', number) .. message)
+  redis.call('ZADD', sub.base .. ':parked', 0, parked_member(name, step, number, message))
   key_in(sub, name).waiting = key_in(sub, name).waiting + 1
 end
 

@@ -1,4 +1,4 @@
--- @include key_turn sub_queue wrong_type
+-- @include key_turn member sub_queue wrong_type
 
 local HEADER = '"delayq_limit":'
 -- Most messages, and about the most bytes, that one fetch sorts of a queue; and most that one command takes.
@@ -17,7 +17,7 @@ local function park(sub, messages)
   for _, message in ipairs(messages) do
     local name, key = message.name, key_in(sub, message.name)
     sub.number = math.max(sub.number + 1, math.floor(sub.now * 1000))
-    local member = name .. '\0' .. message.step .. string.format('%016.0f', sub.number) .. message.body
+    local member = parked_member(name, message.step, sub.number, message.body)
     members[#members + 1], members[#members + 2] = 0, member
     if next_ones[name] == nil then
       next_ones[name] = key.waiting == 0 and { step = message.step, member = member }

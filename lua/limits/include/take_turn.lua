@@ -1,4 +1,4 @@
--- @include key_limit key_turn sub_queue
+-- @include key_limit key_turn member sub_queue
 
 -- A consumer without a free process gets messages of a key only while the key has less than this part of its bound.
 local PREFETCHED = 1 / 10
@@ -44,14 +44,14 @@ local function take_turn(sub, by, step, tag)
       if tag and name ~= '' then
         key.running = key.running + 1
         by.taken[#by.taken + 1] = tag
-        by.taken[#by.taken + 1] = sub.base .. '\0' .. string.sub(member, #name + 2, #name + 2) .. name
+        by.taken[#by.taken + 1] = sub.base .. '\0' .. order_in(name, member) .. name
       end
       key.full = limit.pause_ms and math.max(key.full, sub.now) + limit.pause_ms or 0
       enter(sub, name, behind)
       if behind and next_token(key, limit) > sub.now then
         set_rest(sub, name, next_token(key, limit))
       end
-      return string.sub(member, #name + 19)
+      return message_in(name, member)
     else
       key.waiting = member and key.waiting or 0
       redis.call('ZREM', sub.base .. ':turns', name)

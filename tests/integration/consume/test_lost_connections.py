@@ -1,5 +1,6 @@
 """Messages in the hands of a consumer whose connection is lost, or whose Redis cannot note them."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from signal import SIGKILL
 from typing import Any
@@ -36,64 +37,64 @@ def _drained(connection: Connection) -> None:
         connection.drain_events(timeout=0.2)
 
 
+def _held(server: PrivateRedis, bodies: Sequence[str], key: str = "") -> tuple[Connection, list[Any]]:
+    """Returns a connection whose consumer has messages in hand, with a key of limits if one is given, and these."""
+    got: list[Any] = []
+    connection, _ = _consuming(server, got)
+    with Connection(server.url, transport=TRANSPORT) as sending:
+        for body in bodies:
+            sending.SimpleQueue("orders").put(body, headers={LIMIT_HEADER: key} if key else {})
+    until(lambda: _drained(connection) or len(got) == len(bodies), what="the messages are in hand")
+    return connection, got
+
+
+def _lose(server: PrivateRedis, lost: Connection) -> None:
+    """Closes a connection as a Celery worker does, while Redis is away."""
+    server.stop(SIGKILL)
+    with suppress(redis.ConnectionError):
+        lost.collect()
+    server.start()
+
+
+def _come_again(server: PrivateRedis, bodies: Sequence[str]) -> tuple[Connection, list[Any]]:
+    """Waits until messages have come to the next connection. Returns this and the messages."""
+    got: list[Any] = []
+    connection, _ = _consuming(server, got)
+    until(lambda: _drained(connection) or len(got) == len(bodies), what="the messages come again")
+    assert [message.payload for message in got] == list(bodies)
+    return connection, got
+
+
 def test_a_connection_closed_while_redis_is_away_holds_nothing(durable_server: PrivateRedis) -> None:
     """A process closes a connection that Redis has lost: what it held comes back to the process's next connection."""
-    first: list[Any] = []
-    lost, _ = _consuming(durable_server, first)
-    with Connection(durable_server.url, transport=TRANSPORT) as connection:
-        connection.SimpleQueue("orders").put("one")
-    until(lambda: _drained(lost) or first, what="the message is in hand")
-    durable_server.stop(SIGKILL)
-    with suppress(redis.ConnectionError):
-        lost.collect()  # as a Celery worker does
-    durable_server.start()
-    second: list[Any] = []
-    found, _ = _consuming(durable_server, second)
-    until(lambda: _drained(found) or second, what="the message comes again")
-    assert second[0].payload == "one"
-    second[0].ack()
+    lost, _ = _held(durable_server, ["one"])
+    _lose(durable_server, lost)
+    found, [message] = _come_again(durable_server, ["one"])
+    message.ack()
     found.close()
 
 
 def test_a_task_that_outlives_its_connection_gives_its_place_back(durable_server: PrivateRedis) -> None:
     """A task ends after its connection has been closed: its consumer does not keep the place of its key for good."""
     DelayStore(durable_server.client()).part(LimitStore).declare({"account": Limit(running=1)}, ["orders"])
-    first: list[Any] = []
-    lost, _ = _consuming(durable_server, first)
-    with Connection(durable_server.url, transport=TRANSPORT) as connection:
-        connection.SimpleQueue("orders").put("one", headers={LIMIT_HEADER: "account:a"})
-    until(lambda: _drained(lost) or first, what="the message is in hand")
-    first[0].begin()
+    lost, [begun] = _held(durable_server, ["one"], "account:a")
+    begun.begin()
     lost.collect()
-    first[0].end()
-    second: list[Any] = []
-    found, _ = _consuming(durable_server, second)
-    until(lambda: _drained(found) or second, what="the message comes again")
-    assert second[0].payload == "one"
-    second[0].ack()
+    begun.end()
+    found, [message] = _come_again(durable_server, ["one"])
+    message.ack()
     found.close()
 
 
 def test_what_has_not_begun_does_not_wait_for_a_task_that_has(durable_server: PrivateRedis) -> None:
     """While a task of a key outlives its connection, the other messages that came over this go to another consumer."""
     DelayStore(durable_server.client()).part(LimitStore).declare({"account": Limit(running=5)}, ["orders"])
-    first: list[Any] = []
-    lost, _ = _consuming(durable_server, first)
-    with Connection(durable_server.url, transport=TRANSPORT) as connection:
-        for body in ("one", "two", "three"):
-            connection.SimpleQueue("orders").put(body, headers={LIMIT_HEADER: "account:a"})
-    until(lambda: _drained(lost) or len(first) == 3, what="the messages are in hand")
-    first[0].begin()
-    durable_server.stop(SIGKILL)
-    with suppress(redis.ConnectionError):
-        lost.collect()
-    durable_server.start()
-    second: list[Any] = []
-    found, _ = _consuming(durable_server, second)
-    until(lambda: _drained(found) or len(second) == 2, what="the others come again")
-    assert [message.payload for message in second] == ["two", "three"]
+    lost, [begun, *_] = _held(durable_server, ["one", "two", "three"], "account:a")
+    begun.begin()
+    _lose(durable_server, lost)
+    found, _ = _come_again(durable_server, ["two", "three"])
     assert durable_server.client().hlen("{delayq}:places") == 3
-    first[0].end()
+    begun.end()
     found.close()
 
 

@@ -32,7 +32,7 @@ def api(make_api: MakeApi, shop: Keyed) -> TestClient:
 
 
 def test_limits_are_set_and_reset(api: TestClient, shop: Keyed, audit: Audit) -> None:
-    """A limit that is put holds in place of the declared one, in all that is said of it, until it is deleted."""
+    """``PUT`` replaces the declared limit, and each answer shows the new one, until ``DELETE``."""
     assert api.put("/v1/limits/account%3A7", json={"running": 3}).json() == {"name": "account:7", "outcome": "set"}
     assert api.put("/v1/limits/account:7", json={"running": 3}).json()["outcome"] == "unchanged"
     assert api.put("/v1/limits/stripe", json={"rate": 5, "burst": 7, "weight": 2}).json()["outcome"] == "set"

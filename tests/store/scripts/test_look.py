@@ -69,7 +69,7 @@ def test_a_consumer_whose_lease_has_ended_is_seen(store: DelayStore) -> None:
 
 
 def test_the_leader_tells_consumers_which_lists_have_messages(store: DelayStore) -> None:
-    """It tells of the lists of all priorities of the queues that are named, and nobody else tells."""
+    """The leader alone tells consumers of lists: those of all priorities of the named queues."""
     store.client.lpush(store.keys.ready("q", [0, 3])[1], "rare")
     store.client.lpush("other", "message")
     with store.client.pubsub(ignore_subscribe_messages=True) as pubsub:

@@ -25,7 +25,7 @@ def prepare(store: DelayStore) -> LimitStore:
 def test_a_message_is_taken_once(store: DelayStore) -> None:
     """It is gone, and counts no more; who takes it again finds nothing."""
     part = prepare(store)
-    members = [each.member for each in part.parked("q", A)]
+    members = [each.member for each in part.parked("q") if each.key == A]
     assert part.take_parked("q", [members[1], b"account:a\x000unknown", b"unknown"]) == [True, False, False]
     assert part.take_parked("q", members) == [True, False]
     assert numbers(store) == {A: (0, 1), B: (2, 1), "": (1, 0)}
@@ -35,7 +35,7 @@ def test_a_message_is_taken_once(store: DelayStore) -> None:
 def test_the_last_message_of_a_key_takes_its_turn_along(store: DelayStore) -> None:
     """A key without a message is not known any more, and has no turn."""
     part = prepare(store)
-    [one] = part.parked("q", "")
+    [one] = [each for each in part.parked("q") if not each.key]
     assert part.take_parked("q", [one.member]) == [True]
     assert look(store).turns == []
     assert numbers(store).keys() == {A, B}
