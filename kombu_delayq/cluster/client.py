@@ -9,7 +9,7 @@ from redis.exceptions import AskError, MovedError, ResponseError
 
 from kombu_delayq.cluster.commands import ON_ALL, slot_of
 from kombu_delayq.cluster.dispatch import Dispatch, RetryDeadline, follow
-from kombu_delayq.cluster.pool import LOST, NodePools, is_pool_full, node_of
+from kombu_delayq.cluster.pool import LOST, NodePools, node_of
 from kombu_delayq.cluster.pubsub import ClusterPubSub, PrefixedPubSub
 from kombu_delayq.cluster.topology import NodeAddress, NoNode
 from kombu_delayq.redis import NOT_RUN, OF_USE, Command, Pool, as_sent, pool_of
@@ -111,8 +111,6 @@ class ClusterClient(_Reading, redis.Redis):
         try:
             connection = pool.get_connection(*OF_USE)
         except LOST as error:
-            if is_pool_full(error):
-                raise
             self.connection_pool.topology.suspect(node, error)
             raise NoNode(str(error)) from error
         try:
@@ -231,7 +229,7 @@ class ClusterPipeline(_Reading, redis.client.Pipeline):
             except LOST as error:
                 pool = None
                 if slot is not None and not isinstance(error, NoNode):
-                    self.connection_pool.topology.suspect(self.connection_pool.topology.node_of(slot))
+                    self.connection_pool.topology.suspect(self.connection_pool.topology.node_of(slot), error)
                 deadline.hold(error)
             deadline.wait()
 

@@ -1,18 +1,18 @@
 """What a cluster has to know of a command: in which hash slot its first key is, and how a script names one key alone.
 
-While a slot moves, its old node answers ``ASK`` when it has none of a command's keys; before Redis 7.0 also when it
-lacks one of them. If it has none, the new node has those that exist, and makes those that do not. But it runs no
-command that names several keys of which one is missing, which is so for nearly all of our scripts: a queue without
-messages has no list. So the script gets its other keys as arguments. This module knows no connection.
+While a slot moves, its old node answers ``ASK`` when it has none of the keys that a command names, before Redis 7.0
+also when it lacks one of them. Each script names a key that there never is (``SlotKeys.guards``), so it runs none.
+When it has no key of the slot any more, the new node has those that exist, and makes those that do not. But it runs no
+command that names several keys of which one is missing. So the script gets its other keys as arguments. This module
+knows no connection.
 """
 
-import re
 from functools import lru_cache
 from typing import Any
 
 from kombu_delayq.cluster.slots import slot_of_key
 from kombu_delayq.redis import Command, scripts
-from kombu_delayq.text import as_bytes, as_text
+from kombu_delayq.text import as_text
 
 #: Commands without a key, by their first word.
 _KEYLESS = frozenset(
@@ -39,9 +39,6 @@ _OF_KEYS = frozenset(["EXISTS", "UNLINK", "DEL"])
 OF_ANY = frozenset(["INFO", "TIME"])
 #: Commands that run on every primary.
 ON_ALL = frozenset(["FLUSHALL", "FLUSHDB", "SCRIPT LOAD", "SCRIPT FLUSH"])
-
-#: The only keys that a script uses and does not name: counters, which are arguments.
-_COUNTERS = re.compile(rb".{0,999}delayq:\{.{1,999}\}:counts", re.DOTALL)
 
 #: Gives a script its keys and arguments as ever. Commands of several keys become several commands.
 _BEFORE = """
@@ -130,18 +127,6 @@ def with_one_key(command: Command) -> Command | None:
     return ("EVAL", _BEFORE + text, 1, command[3], count - 1, *command[4 : 3 + count], *command[3 + count :])
 
 
-def keys_of(command: Command) -> list[str | bytes]:
-    """Returns the keys that a command of ``with_one_key`` names, of which that one leaves the first."""
-    return list(command[1:] if command[0] in _OF_KEYS else command[3 : 3 + int(command[2])])
-
-
-def counters_of(command: Command) -> list[str | bytes]:
-    """Returns the keys of counters among the arguments of a script; none for any other command.
-
-    A script is sent to the new node only when the old node has none of them: ``ASK`` tells that only of the keys that a
-    command names, and a key that was on both nodes would stop the move.
-    """
-    if command[0] not in ("EVAL", "EVALSHA"):
-        return []
-    given = [one for one in command[3 + int(command[2]) :] if isinstance(one, str | bytes) and len(one) < 2000]
-    return [one for one in given if _COUNTERS.fullmatch(as_bytes(one))]
+def needs_all_keys(command: Command) -> bool:
+    """Whether a command may use several keys, also such as it does not name, so that all have to be on one node."""
+    return command[0] in ("EVAL", "EVALSHA") or (command[0] in _OF_KEYS and len(command) > 2)

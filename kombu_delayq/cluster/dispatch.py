@@ -9,10 +9,10 @@ from typing import Any
 import redis
 from redis.exceptions import AskError, MovedError, ResponseError, TryAgainError
 
-from kombu_delayq.cluster.commands import OF_ANY, counters_of, keys_of, slot_of, with_one_key
-from kombu_delayq.cluster.pool import LOST, NodePools, is_pool_full, node_of
+from kombu_delayq.cluster.commands import OF_ANY, needs_all_keys, slot_of, with_one_key
+from kombu_delayq.cluster.pool import LOST, NodePools, node_of
 from kombu_delayq.cluster.topology import NodeAddress, NoNode
-from kombu_delayq.redis import NOT_RUN, OF_USE, Backoff
+from kombu_delayq.redis import NOT_RUN, OF_USE, Backoff, is_pool_full, packed_commands
 
 #: Pauses between tries, in s.
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.5
@@ -67,12 +67,14 @@ class RetryDeadline:
         """
         if self._until is None:
             self._until = monotonic() + self._pool.retry_s
-        has_changed = self._pool.topology.refresh()
+        # A connection comes back soon, and tells nobody.
+        is_full = self._error is not None and is_pool_full(self._error)
+        has_changed = not is_full and self._pool.topology.refresh()
         if not has_changed and monotonic() + self._backoff.next_s > self._until:
             error = self._error
             why = f"slot {error.slot_id} moves to {error.host}:{error.port}" if isinstance(error, AskError) else error
             raise NoNode(f"the cluster has not run a command within {self._pool.retry_s:g} s: {why}") from error
-        sleep(self._backoff.failed())
+        sleep(SHORTEST_PAUSE_S if is_full else self._backoff.failed())
 
 
 @dataclass
@@ -197,8 +199,6 @@ class Dispatch:
             pool = self._pool if node is None else self._pool.of(node)
             connection = pool.get_connection(*OF_USE)
         except LOST as error:
-            if is_pool_full(error):
-                raise
             if node is not None:
                 topology.suspect(node, error)
             self._hold(pending, error)
@@ -207,7 +207,7 @@ class Dispatch:
         for one in pending:
             commands += [("ASKING",), one.sent] if one.asked else [one.sent]
         try:
-            connection.send_packed_command(connection.pack_commands(commands))
+            connection.send_packed_command(packed_commands(connection, commands))
         except LOST as error:
             self._lose(connection, pending, error)
         except BaseException:
@@ -247,18 +247,16 @@ class Dispatch:
     def _repeats(self, one: PendingCommand, node: NodeAddress, error: Exception) -> bool:
         """Whether a command is to be sent again after an error, and where to."""
         if isinstance(error, TryAgainError) and one.asked is not None and one.in_parts is None:
-            in_parts = with_one_key(one.command)
-            # Redis 6.2 answers ASK also while the old node has some of the keys: the script would take them for empty.
-            if in_parts is not None and not self._has_any(one, keys_of(one.command)):
-                one.in_parts = in_parts
+            one.in_parts = with_one_key(one.command)
+            if one.in_parts is not None:
                 self._pending.append(one)
                 return True
         if isinstance(error, NOT_RUN):
             self._hold([one], error)
         elif isinstance(error, AskError):
             one.asked, one.in_parts = follow(self._pool, error, node), None
-            if one.asked is not None and self._has_any(one, counters_of(one.command)):
-                self._hold([one], error)  # it would create its counters there, and they would stop the move
+            if one.asked is not None and needs_all_keys(one.command) and self._has_any(one):
+                self._hold([one], error)  # it would take keys for empty, and make them there, which would stop the move
             elif self._deadline.redirect():
                 self._pending.append(one)
             else:
@@ -267,24 +265,16 @@ class Dispatch:
             return False
         return True
 
-    def _has_any(self, one: PendingCommand, keys: Sequence[str | bytes]) -> bool:
-        """Whether the node that a slot moves away from may have one of some keys."""
-        if not keys:
-            return False
-        if one.slot is None:
-            return True
-        owner = self._pool.topology.owner_of(one.slot)
+    def _has_any(self, one: PendingCommand) -> bool:
+        """Whether the node that the slot of a command moves away from may have a key of the slot."""
+        owner = None if one.slot is None else self._pool.topology.owner_of(one.slot)
         if owner is None or owner == one.asked:
             return True
-        with redis.Redis(connection_pool=self._pool.of(owner)) as client, client.pipeline(transaction=False) as pipe:
-            for key in keys:
-                pipe.execute_command("EXISTS", key)  # one by one: which error comes for several depends on the version
+        with redis.Redis(connection_pool=self._pool.of(owner)) as client:
             try:
-                replies = pipe.execute(raise_on_error=False)
-            except LOST:
+                return bool(client.execute_command("CLUSTER COUNTKEYSINSLOT", one.slot))
+            except (redis.RedisError, OSError):  # the user may have no right to ask
                 return True
-        # Without ASK the key is there; or the slot no longer moves, and the next try tells.
-        return not all(isinstance(reply, AskError) and not isinstance(reply, MovedError) for reply in replies)
 
     def _hold(self, pending: list[PendingCommand], error: Exception) -> None:
         for one in pending:

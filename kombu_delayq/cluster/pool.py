@@ -157,8 +157,6 @@ class NodePools(redis.ConnectionPool):
             try:
                 connection = self.of(node).get_connection(*OF_USE)
             except LOST as error:
-                if is_pool_full(error):
-                    raise
                 self.topology.suspect(node, error)
                 lost = error
             else:
@@ -233,11 +231,6 @@ def _greet(connection: Any) -> None:
 def node_of(connection: Any) -> NodeAddress:
     """Returns the node to which a connection leads."""
     return NodeAddress(connection.host, connection.port)
-
-
-def is_pool_full(error: Exception) -> bool:
-    """Whether an error says only that a pool has no connection left."""
-    return "Too many connections" in str(error) or type(error).__name__ == "MaxConnectionsError"
 
 
 def shared_topology(seeds: Sequence[NodeAddress], params: Mapping[str, Any]) -> Topology:

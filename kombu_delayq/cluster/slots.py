@@ -1,12 +1,13 @@
 """The hash slots of Redis Cluster: which one a key is in, and the names of keys where Redis keeps them in slots."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from redis.crc import key_slot
 
 from kombu_delayq.errors import InvalidQueueName
 from kombu_delayq.store import Keys, RedissonKeys
-from kombu_delayq.text import as_bytes
+from kombu_delayq.text import as_bytes, as_text
 
 #: How many hash slots every Redis Cluster has.
 SLOTS = 16_384
@@ -32,6 +33,14 @@ class SlotKeys(Keys):
     def slot_group(self, queue: str) -> str:
         """Returns the queue itself."""
         return queue
+
+    def guards(self, keys: Sequence[Any]) -> list[str]:
+        """Returns a key in the slot of a script's keys that there never is; nothing for a script without keys.
+
+        While a slot moves, a node runs a script if it has all keys that the script names, and stops it, after its first
+        writes, at one that is gone since, or that it does not name. Because of the last key, the old node runs none.
+        """
+        return [f"{key if self._has_tag(key) else f'{{{key}}}'}:moves" for key in map(as_text, keys[:1])]
 
     def check_queue(self, queue: str) -> None:
         """Raises InvalidQueueName for a queue that ``is_usable`` does not let pass."""

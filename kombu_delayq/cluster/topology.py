@@ -12,7 +12,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.cluster.slots import SLOTS
 from kombu_delayq.errors import InvalidBrokerURL
-from kombu_delayq.redis import NotReached
+from kombu_delayq.redis import NotReached, is_pool_full
 from kombu_delayq.text import as_text
 
 logger = get_logger(__name__)
@@ -155,10 +155,10 @@ class Topology:
 
         Args:
             node: The node.
-            error: The error that it met with.
+            error: The error that it met with. A pool without a free connection says nothing about its node.
             late_s: For how long an answer has been awaited, in s.
         """
-        if node not in self._suspects:
+        if node not in self._suspects and not (error and is_pool_full(error)):
             self._suspects = {**self._suspects, node: Suspicion(monotonic() - late_s, 0.0, str(error or ""))}
 
     def silence(self, *nodes: NodeAddress) -> NoNode:

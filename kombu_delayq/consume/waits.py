@@ -27,7 +27,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from kombu_delayq.consume.pipelined import PipelinedConnection
 from kombu_delayq.consume.poller import TOLD_S
-from kombu_delayq.redis import PASSING_S, Command, clears, passes
+from kombu_delayq.redis import PASSING_S, Command, clears, is_pool_full, passes
 from kombu_delayq.store import InFlight
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ class Waits:
             self._refuse(connection, _REFUSED.format(error))
             return None
         except redis.ConnectionError as error:
-            if "Too many connections" not in str(error) and type(error).__name__ != "MaxConnectionsError":
+            if not is_pool_full(error):
                 connection.close()
                 self._budget.free()
                 raise

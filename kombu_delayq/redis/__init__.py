@@ -6,12 +6,14 @@ from kombu_delayq.redis.connections import (
     OF_USE,
     TRANSFER_CONNECTIONS,
     Command,
+    Packed,
     Pool,
     as_sent,
     check_reached,
     checked,
     close_pool,
     connected_at,
+    is_pool_full,
     make_room,
     packed,
     packed_commands,
@@ -21,6 +23,7 @@ from kombu_delayq.redis.connections import (
 )
 from kombu_delayq.redis.credentials import with_provider
 from kombu_delayq.redis.errors import (
+    AWAY,
     NOT_RUN,
     OF_REPLICA,
     PASSING_S,
@@ -57,6 +60,7 @@ from kombu_delayq.redis.operations import (
 from kombu_delayq.redis.sentinel import FollowingPool
 
 __all__ = [
+    "AWAY",
     "BACKOFF_S",
     "NOT_RUN",
     "OF_REPLICA",
@@ -74,6 +78,7 @@ __all__ = [
     "ListKeys",
     "NotPrimary",
     "NotReached",
+    "Packed",
     "Pool",
     "Priorities",
     "RedisCommands",
@@ -94,6 +99,7 @@ __all__ = [
     "connected_at",
     "is_denied",
     "is_full",
+    "is_pool_full",
     "is_wrong_type",
     "make_room",
     "note_refusal",

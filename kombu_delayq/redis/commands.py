@@ -1,16 +1,20 @@
 """Sends commands to Redis: one, several in one round trip, or several that redis-py must not repeat."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from kombu_delayq.redis import connections
 from kombu_delayq.redis.connections import Command, as_sent, checked, packed
 from kombu_delayq.text import as_bytes
+
+R = TypeVar("R")
 
 
 class RedisCommands:
@@ -64,7 +68,18 @@ class RedisCommands:
         """
         if self._needs_client:
             return self.ask(*start, *rest)
-        [reply] = checked(self._exchange(1, lambda connection: [packed(start, rest)]))
+        sent = [packed(start, rest)]
+
+        def act(connection: Any) -> Any:
+            connection.send_packed_command(sent)
+            try:
+                return connection.read_response()
+            except ResponseError as error:  # the connection goes on
+                return error
+
+        reply = self._on_connection(act)
+        if isinstance(reply, Exception):
+            raise reply
         return reply
 
     def ask_once(self, *command: Any) -> Any:
@@ -109,36 +124,37 @@ class RedisCommands:
     def _needs_client(self) -> bool:
         """Whether the client itself has to send: it knows several nodes, or a tracer wants to see commands.
 
-        Otherwise a connection does so in a third of the time. The client's own metrics do not see that.
+        A tracer replaces ``execute_command``, or wraps it by what claims to be a function. Otherwise a connection does
+        so in a third of the time. The client's own metrics do not see that.
         """
-        return self.pool.several or _is_traced(self.redis)
+        sends: Any = getattr(self.redis.execute_command, "__func__", None)
+        return self.pool.several or type(sends) is not FunctionType or sends.__globals__ is not vars(redis.client)
 
     def _exchange_all(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands. Returns their replies as the client reads them; errors of Redis are among them."""
         if not commands:
             return []
-        callbacks = self.redis.response_callbacks
-        replies = self._exchange(len(commands), lambda connection: connection.pack_commands(map(as_sent, commands)))
+
+        def act(connection: Any) -> list[Any]:
+            connection.send_packed_command(connection.pack_commands(map(as_sent, commands)))
+            return [connections.reply_of(connection) for _ in commands]
+
+        callbacks, replies = self.redis.response_callbacks, self._on_connection(act)
         return [
             callbacks[name](reply) if name in callbacks and not isinstance(reply, Exception) else reply
             for (name, *_), reply in zip(commands, replies, strict=True)
         ]
 
-    def _exchange(self, count: int, pack: Callable[[Any], list[bytes]]) -> list[Any]:
-        """Sends commands, as packed for the wire, and reads replies; again as the client is set to."""
+    def _on_connection(self, act: Callable[[Any], R]) -> R:
+        """Returns what a function of a connection does, such as to send a command; again as the client is set to."""
         connection = connections.take(self.redis.connection_pool)
-
-        def act() -> list[Any]:
-            connection.send_packed_command(pack(connection))
-            return [connections.reply_of(connection) for _ in range(count)]
-
         try:
-            found: list[Any] = connection.retry.call_with_retry(act, lambda _: connection.disconnect())
+            done: R = connection.retry.call_with_retry(partial(act, connection), lambda _: connection.disconnect())
         except BaseException:
             connection.disconnect()  # a reply may still come
             raise
         else:
-            return found
+            return done
         finally:
             connections.give_back(self.redis.connection_pool, connection)
 
@@ -171,12 +187,6 @@ class SendAhead:
         sent, self._sent = self._sent, None
         if sent is not None:
             sent.close()
-
-
-def _is_traced(client: Redis) -> bool:
-    """Whether ``execute_command`` is not that of redis-py: replaced, or wrapped by what claims to be a function."""
-    sends: Any = getattr(client.execute_command, "__func__", None)
-    return type(sends) is not FunctionType or sends.__globals__ is not vars(redis.client)
 
 
 def _scan(client: Redis, pattern: str, count: int) -> Iterator[list[bytes | str]]:

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, singledispatch
 from math import inf
-from typing import Any, Protocol
+from time import monotonic, sleep
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 import redis
@@ -15,12 +16,28 @@ from kombu_delayq.text import as_bytes
 
 #: Name and arguments of a command.
 Command = tuple[Any, ...]
+
+
+class Packed(NamedTuple):
+    """Arguments of a command as they go over the wire, as ``packed`` writes them.
+
+    Attributes:
+        number: How many they are.
+        data: Their bytes.
+    """
+
+    number: int
+    data: bytes
+
+
 #: Types of arguments that are packed as one text.
 _TEXTS = frozenset((str, int))
 #: Types of arguments that ``packed`` knows.
-_PACKED = frozenset((str, int, bytes))
+_PACKED = frozenset((str, int, bytes, Packed))
 #: Connections that a transfer worker needs: one for commands, and one for announcements.
 TRANSFER_CONNECTIONS = 2
+#: How long a command waits for a connection that others use, and how often it looks for one, in s.
+FREE_S, LOOK_S = 5.0, 0.005
 #: redis-py before 5.3 asks for the command for which a connection is used.
 OF_USE = () if redis.VERSION >= (5, 3) else ("EVALSHA",)
 
@@ -82,12 +99,21 @@ def close_pool(pool: redis.ConnectionPool) -> None:
         reached.disconnect()
 
 
-def take(pool: redis.ConnectionPool) -> Any:
-    """Takes a connection out of a pool, as its ``get_connection`` does, in less time where an idle one is fit for use.
+def is_pool_full(error: Exception) -> bool:
+    """Whether an error says only that a pool has no connection left."""
+    return "Too many connections" in str(error) or type(error).__name__ == "MaxConnectionsError"
 
-    The pool's own metrics do not see it. ``give_back`` returns it.
+
+def take(pool: redis.ConnectionPool) -> Any:
+    """Takes a connection out of a pool once one is free: kombu's has ten, and a worker any number of threads.
+
+    Where an idle one is fit for use, this takes less time than the pool's ``get_connection``. The pool's own metrics do
+    not see it. ``give_back`` returns it.
+
+    Raises:
+        redis.exceptions.ConnectionError: None is for ``FREE_S``, or the connection cannot be made.
     """
-    if _is_plain(pool) and pool.pid == os.getpid():
+    if type(pool) is redis.ConnectionPool and pool.pid == os.getpid():
         with pool._lock:
             connection = pool._available_connections.pop() if pool._available_connections else None
             if connection is not None:
@@ -96,12 +122,25 @@ def take(pool: redis.ConnectionPool) -> Any:
             if _is_fit(connection):
                 return connection
             give_back(pool, connection)  # the pool itself connects it anew
-    return pool.get_connection(*OF_USE)
+    until = monotonic() + FREE_S
+    while True:
+        try:
+            return pool.get_connection(*OF_USE)
+        except redis.ConnectionError as error:
+            if not is_pool_full(error) or monotonic() > until:
+                raise
+        sleep(LOOK_S)  # the pool tells nobody when a connection comes back
 
 
 def give_back(pool: redis.ConnectionPool, connection: Any) -> None:
-    """Returns a connection that ``take`` has taken out of a pool."""
-    if _is_plain(pool) and connection.pid == pool.pid == os.getpid() and not _is_to_reconnect(connection):
+    """Returns a connection that ``take`` has taken out of a pool.
+
+    The pool itself does so where it does more with it: a credential provider renews its tokens, so that the pool logs
+    in anew, or Redis has announced, over this connection, that it moves. Older redis-py does not hear that.
+    """
+    moves = getattr(connection, "should_reconnect", bool)
+    is_plain = type(pool) is redis.ConnectionPool and connection.credential_provider is None
+    if is_plain and connection.pid == pool.pid == os.getpid() and not moves():
         with pool._lock:
             if connection in pool._in_use_connections:
                 pool._in_use_connections.remove(connection)
@@ -110,27 +149,13 @@ def give_back(pool: redis.ConnectionPool, connection: Any) -> None:
     pool.release(connection)
 
 
-def _is_plain(pool: redis.ConnectionPool) -> bool:
-    """Whether a pool is redis-py's own kind, and does nothing with a connection that comes back.
-
-    Where a credential provider renews its tokens, the pool logs in anew then.
-    """
-    return type(pool) is redis.ConnectionPool and pool.connection_kwargs.get("credential_provider") is None
-
-
 def _is_fit(connection: Any) -> bool:
     """Whether a connection is open, and nothing has come over it since it was last used."""
     try:
-        return connection._sock is not None and not connection.can_read()
+        return connection._sock is not None and not connection._parser.can_read(0)
     # The others: another thread closes the connection in between, and it has no socket any more.
     except (OSError, redis.RedisError, AttributeError, TypeError, ValueError):
         return False
-
-
-def _is_to_reconnect(connection: Any) -> bool:
-    """Whether Redis has announced, over this connection, that it moves. Older redis-py does not hear that."""
-    ask = getattr(connection, "should_reconnect", None)
-    return ask is not None and bool(ask())
 
 
 class SentCommands(Protocol):
@@ -280,8 +305,11 @@ def as_sent(command: Command) -> Command:
 
 
 def packed_commands(connection: Any, commands: Sequence[Command]) -> list[bytes]:
-    """Returns commands as they go over a connection, in less time than the Redis client for many arguments."""
-    if all(_PACKED.issuperset(map(type, command)) for command in commands):
+    """Returns commands as they go over a connection, in less time than the Redis client for many arguments.
+
+    The client makes two words of a name such as ``OBJECT IDLETIME``.
+    """
+    if all(_PACKED.issuperset(map(type, command)) and " " not in str(command[0]) for command in commands):
         return [b"".join([packed((), command) for command in commands])]  # sent in one step
     found: list[bytes] = connection.pack_commands(map(as_sent, commands))
     return found
@@ -292,11 +320,16 @@ def packed(start: Command, rest: Command) -> bytes:
 
     Args:
         start: Name and first arguments: texts, bytes and integers. Their bytes are kept for the next command.
-        rest: The other arguments.
+        rest: The other arguments. The last may be ``Packed``.
 
     Source: RESP, an array of bulk strings; https://redis.io/docs/latest/develop/reference/protocol-spec/
     """
-    return b"".join((b"*%d\r\n" % (len(start) + len(rest)), _packed_start(start), _packed_all(rest)))
+    if len(rest) == 1 and type(rest[0]) is str and rest[0].isascii():
+        return b"*%d\r\n%b$%d\r\n%b\r\n" % (len(start) + 1, _packed_start(start), len(rest[0]), rest[0].encode())
+    count = len(start) + len(rest)
+    if rest and isinstance(rest[-1], Packed):
+        count += rest[-1].number - 1
+    return b"*%d\r\n%b%b" % (count, _packed_start(start), _packed_all(rest))
 
 
 @lru_cache(maxsize=1000)
@@ -312,7 +345,9 @@ def _packed_all(arguments: Command) -> bytes:
     return b"".join(map(_packed, arguments))
 
 
-def _packed(argument: str | bytes | int) -> bytes:
+def _packed(argument: str | bytes | int | Packed) -> bytes:
+    if isinstance(argument, Packed):
+        return argument.data
     sent = b"%d" % argument if isinstance(argument, int) else as_bytes(argument)
     return b"$%d\r\n%b\r\n" % (len(sent), sent)
 

@@ -11,6 +11,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from kombu.exceptions import OperationalError
 from redis import Redis
 from redis.connection import Connection
 from redis.exceptions import (
@@ -20,6 +21,7 @@ from redis.exceptions import (
     NoPermissionError,
     OutOfMemoryError,
     ReadOnlyError,
+    RedisError,
     ResponseError,
     TryAgainError,
 )
@@ -29,6 +31,9 @@ from redis.sentinel import SentinelManagedConnection
 
 from kombu_delayq.options import Options
 from kombu_delayq.redis import connections
+
+#: What a caller of the store or of kombu gets while Redis is away, or refuses.
+AWAY = (RedisError, OSError, OperationalError)
 
 #: After an error that passes, Redis is asked again so much later, in s.
 PASSING_S = 1.0

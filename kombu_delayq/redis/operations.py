@@ -104,8 +104,8 @@ class Operation(Generic[P, R_co]):
         code = _read(get_type_hints(self._stub)["return"], "reply", known)
         return cast(Callable[[Any], R_co], eval(f"lambda reply: {code}", known))  # noqa: S307
 
-    def script(self, layout: str) -> scripts.Script:
-        """Returns its script for a layout.
+    def script(self, layout: str, *, guarded: bool = False) -> scripts.Script:
+        """Returns its script for a layout, ``guarded`` as of ``scripts.load``.
 
         Raises:
             TypeError: The header says something else than the stub.
@@ -116,7 +116,7 @@ class Operation(Generic[P, R_co]):
                 if len(own) != len(said) or not all(map(_agree, own, said)):
                     raise TypeError(f"{self.name}: {of} are declared as {own}, and have {said} in the header")
             self._is_checked = True
-        return scripts.load(self.name, layout)
+        return scripts.load(self.name, layout, guarded=guarded)
 
     @cached_property
     def _parameters(self) -> list[tuple[str, list[tuple[str, Any]]]]:

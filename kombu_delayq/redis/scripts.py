@@ -70,6 +70,8 @@ _AS = {"": "ARGV[{}]", "NUMBER": "tonumber(ARGV[{}])", "FLAG": "ARGV[{}] == '1'"
 ROLES = ("due", "bodies", "notes", "ids")
 #: Includes that the code uses which the loader writes.
 _OF_LOADER = ("types", "wrong_type")
+#: How a script begins that leaves out the last of KEYS.
+GUARDED = "KEYS[#KEYS] = nil\n"
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 _DEFINITION = re.compile(r"^(?=local )", re.MULTILINE)
 _DEFINED = re.compile(r"^local (?:function )?(\w+(?:, \w+)*)")
@@ -129,12 +131,13 @@ def operations() -> dict[str, str]:
 
 
 @cache
-def load(operation: str, layout: str = "hash") -> Script:
+def load(operation: str, layout: str = "hash", *, guarded: bool = False) -> Script:
     """Loads the script of one operation.
 
     Args:
         operation: Its name.
         layout: The layout that the script is for.
+        guarded: Whether the last of KEYS only keeps Redis from running the script, and none of it is for the script.
 
     Raises:
         FileNotFoundError: There is no such operation or include.
@@ -145,7 +148,8 @@ def load(operation: str, layout: str = "hash") -> Script:
     first = _first(source, layout)
     definitions = _definitions([*included(source), *_OF_LOADER], layout, set())
     rest = [definition for definition in definitions if definition not in first]
-    text = _of_other(source, body, layout) + "".join(first) + _with_needed(rest, body)
+    text = GUARDED if guarded else ""
+    text += _of_other(source, body, layout) + "".join(first) + _with_needed(rest, body)
     made = Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
     _texts[made.sha] = text
     return made

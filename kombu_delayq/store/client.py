@@ -151,8 +151,10 @@ class StoreClient(RedisCommands):
             by_text: Whether the command carries the script: one that is sent with others would fail if Redis has
                 flushed its script cache.
         """
-        text, sha = call.operation.script(call.layout or self.layout)
-        return ("EVAL" if by_text else "EVALSHA", text if by_text else sha, len(call.keys), *call.keys, *call.args)
+        guards = self.keys.guards(call.keys)
+        keys = [*call.keys, *guards]
+        text, sha = call.operation.script(call.layout or self.layout, guarded=bool(guards))
+        return ("EVAL" if by_text else "EVALSHA", text if by_text else sha, len(keys), *keys, *call.args)
 
     def count_dead(self, queue: str, number: int) -> Command:
         """Returns the command that counts messages which a queue gets as dead letters, to be sent beside others."""

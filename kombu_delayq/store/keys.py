@@ -64,6 +64,10 @@ class Keys:
         """Name of the key that has the names of the slot groups; None where all queues are one group."""
         return None
 
+    def guards(self, keys: Sequence[Any]) -> list[str]:
+        """Returns what a script names behind its keys, where Redis could run it without some of them: nothing here."""
+        return []
+
     def check_queue(self, queue: str) -> None:
         """Raises InvalidQueueName for a queue that ``is_usable`` does not let pass."""
         if self._is_taken(queue):
@@ -109,17 +113,17 @@ class Keys:
     def _held(self, name: str, queue: str) -> str:
         return self.prefix + name
 
-    def _has_tag(self, queue: str) -> bool:
-        """Whether the name of a queue's list has a hash tag, so that this alone says in which slot it is."""
-        _, brace, rest = (self.prefix + queue).partition("{")
-        return bool(brace) and rest.find("}") > 0
+    @staticmethod
+    def _has_tag(key: str) -> bool:
+        """Whether the name of a key has a hash tag, so that this alone says in which slot it is."""
+        return key.partition("{")[2].find("}") > 0
 
     def _tagged(self, queue: str) -> str:
         """Returns the name of a queue with a hash tag that puts its keys into the cluster slot of its own list.
 
         One that has a hash tag of its own is marked, so that the queues "a" and "{a}" share no key.
         """
-        return f"tagged:{queue}" if self._has_tag(queue) else f"{{{self.prefix}{queue}}}"
+        return f"tagged:{queue}" if self._has_tag(self.prefix + queue) else f"{{{self.prefix}{queue}}}"
 
     def of_queue(self, queue: str, what: str) -> str:
         """Returns the name of a key of a queue, in the slot of its lists."""

@@ -9,6 +9,7 @@ import pytest
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import LAYOUTS
 from tests.support.commands.shell import Audit
+from tests.support.servers.sentinels import PATIENT_MS, Sentinels
 from tests.support.workers.fixtures import broker, make_proj, proj, raw_client
 from tests.support.workers.standalone import standalone
 from tests.support.workers.transfers import transfer
@@ -21,6 +22,13 @@ def slots_server() -> Iterator[PrivateRedis]:
     """A Redis Cluster of one node, for all tests that do not harm it; a test empties it first."""
     with PrivateRedis(slots=True) as server:
         yield server
+
+
+@pytest.fixture
+def sentinels() -> Iterator[Sentinels]:
+    """A primary with a replica, and the Sentinels that watch them."""
+    with Sentinels(down_after_ms=PATIENT_MS) as running:
+        yield running
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -91,6 +92,33 @@ def test_sends_ahead_to_all_nodes(client: ClusterClient) -> None:
     *replies, error = client.connection_pool.send([*(("GET", key) for key in KEYS), ("LPUSH", "a", "x")]).replies()
     assert replies == [key.encode() for key in KEYS]
     assert isinstance(error, redis.ResponseError)
+
+
+def test_threads_wait_for_a_connection(cluster: PrivateCluster) -> None:
+    """More threads than a pool has connections send one by one, in pipelines, in transactions and ahead: none fails."""
+    with Connection(cluster.url, transport_options={"max_connections": 1}) as connection:
+        client = connection.default_channel.store.client
+        pool = pool_of(client)
+        for each in pool.clients().values():
+            each.connection_pool.max_connections = 1
+
+        def at_once(number: int) -> Any:
+            key = KEYS[number % len(KEYS)]
+            if number % 4 == 0:
+                return client.incr(key)
+            if number % 4 == 1:
+                return pool.send([("INCR", key) for key in KEYS]).replies()
+            with client.pipeline(transaction=number % 4 == 2) as pipe:
+                return pipe.incr(key).execute()
+
+        for node in cluster.primaries():
+            node.client.client_pause(300)
+        with ThreadPoolExecutor(24) as threads:
+            done = [*threads.map(at_once, range(24))]
+        assert not [each for each in done if isinstance(each, Exception)]
+        assert all(isinstance(reply, int) for each in done if isinstance(each, list) for reply in each), done
+        assert sum(int(client.get(key)) for key in KEYS) == 18 + 6 * len(KEYS)
+        assert all(pool.topology.may_answer(pool.topology.node_of(slot_of(key))) for key in KEYS)
 
 
 def test_follows_a_slot_that_moves(cluster: PrivateCluster, client: ClusterClient) -> None:

@@ -4,7 +4,7 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
-from kombu_delayq.cluster.commands import keys_of, with_one_key
+from kombu_delayq.cluster.commands import with_one_key
 from kombu_delayq.redis import Command, as_sent, scripts
 
 TEXT = """
@@ -60,7 +60,6 @@ def test_commands_of_several_keys_count_as_ever(client: redis.Redis, name: str) 
     alone = with_one_key((name, *keys))
     assert alone is not None
     assert alone[2:] == (1, "{q}a", 2, "{q}none", "{q}b")
-    assert keys_of((name, *keys)) == [*keys]
     for command in ((name, *keys), alone):
         client.mset({"{q}a": 1, "{q}b": 1})
         assert client.execute_command(*as_sent(command)) == 2

@@ -155,7 +155,7 @@ def test_the_commands_with_the_rights_of_the_page(users: PrivateRedis, make_proj
     for name in (ME, OTHER):
         assert fetch(store, 1, "celery", name=name)
     assert land(store, InFlight("celery", 0, OTHER))
-    store.consumers.leave(OTHER, "celery")
+    store.consumers.leave([OTHER], "celery")
     [row] = json.loads(run(users, "status", "status", "--json").stdout)["consumers"]
     assert (row["consumer"], row["in_hand"]) == (ME, 1)
     for command in (

@@ -25,7 +25,7 @@ def ask(connection: Any, *command: str) -> Any:
     return connection.read_response()
 
 
-def test_an_idle_connection_is_used_again(pool: redis.ConnectionPool) -> None:
+def test_an_idle_connection_is_used_again(pool: redis.ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """One call after the other goes over one connection; two at once have two, and no more than the limit."""
     first = connections.take(pool)
     assert ask(first, "PING") == b"PONG"
@@ -33,6 +33,7 @@ def test_an_idle_connection_is_used_again(pool: redis.ConnectionPool) -> None:
     assert connections.take(pool) is first
     second = connections.take(pool)
     assert second is not first
+    monkeypatch.setattr(connections, "FREE_S", 0.1)
     with pytest.raises(redis.ConnectionError, match="Too many connections"):
         connections.take(pool)
     for connection in (first, second):

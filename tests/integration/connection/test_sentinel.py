@@ -20,16 +20,10 @@ from kombu_delayq.channel import connect_store
 from kombu_delayq.redis import sentinel
 from kombu_delayq.transfer.worker import TransferWorker
 from tests.support.conditions import stays, until
-from tests.support.servers.sentinels import MASTER_NAME, PATIENT_MS, Sentinels, role_of
+from tests.support.servers.sentinels import MASTER_NAME, Sentinels, role_of
 from tests.support.workers.harness import TRANSPORT, MakeProj, Worker
 
 OPTIONS = {"master_name": MASTER_NAME}
-
-
-@pytest.fixture
-def sentinels() -> Iterator[Sentinels]:
-    with Sentinels(down_after_ms=PATIENT_MS) as running:
-        yield running
 
 
 def _settings(url: str, transport: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.servers.cluster import PrivateCluster
-from tests.support.servers.sentinels import MASTER_NAME, PATIENT_MS, Sentinels
+from tests.support.servers.sentinels import MASTER_NAME, Sentinels
 from tests.support.servers.tokens import PROVIDER, Tokens
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -20,13 +20,6 @@ OPTIONS = {"credential_provider": PROVIDER}
 TURNS = 5
 
 Rotate = Callable[..., Tokens]
-
-
-@pytest.fixture
-def sentinels() -> Iterator[Sentinels]:
-    """A primary with a replica, and the Sentinels that watch them."""
-    with Sentinels(down_after_ms=PATIENT_MS) as running:
-        yield running
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.consume.acks import Acks
-from kombu_delayq.store import DelayStore
+from kombu_delayq.redis import RedisCommands
+from kombu_delayq.store import DelayStore, Requeued
 from tests.support.conditions import until
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import KEYS, in_hand
@@ -108,6 +109,25 @@ def test_many_threads_need_one_connection(redis_server: PrivateRedis, client: re
     with ThreadPoolExecutor(THREADS) as threads:
         list(threads.map(acknowledge, tags))
     until(lambda: not client.exists(unacked, index), what="all are acknowledged")
+    pool.disconnect()
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_many_threads_give_messages_back(redis_server: PrivateRedis, client: redis.Redis, most: int) -> None:
+    """So do threads that reject their messages at once: none stays in hand, however few connections the pool has."""
+    messages = [Requeued(f"host:1:abc.{number}", "orders", 0, f"{number}".encode()) for number in range(THREADS)]
+    client.hset(KEYS.unacked("orders"), mapping=dict.fromkeys((each.tag for each in messages), "[]"))
+    client.zadd(KEYS.unacked_index("orders"), dict.fromkeys((each.tag for each in messages), 1))
+    pool = redis.ConnectionPool(port=redis_server.port, max_connections=most)
+    store = DelayStore(redis.Redis(connection_pool=pool), KEYS)
+    client.client_pause(300)
+    with ThreadPoolExecutor(THREADS) as threads:
+        assert not any(threads.map(lambda each: store.fetching.requeue([each], "last"), messages))
+    assert client.llen("orders") == THREADS
+    client.client_pause(300)
+    with ThreadPoolExecutor(THREADS) as threads:
+        asked = threads.map(lambda each: RedisCommands(store.client).ask_once("LPUSH", "others", each.tag), messages)
+        assert sorted(asked) == [*range(1, THREADS + 1)]
     pool.disconnect()
 
 

@@ -57,7 +57,7 @@ def move(*, keys: Stored, both: Both, ready: ListKeys, count: int | None, list_o
 def header(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Lets each Lua file have this header."""
     monkeypatch.setattr(scripts, "parameters_of", lambda _: scripts.parameters(text))
-    monkeypatch.setattr(scripts, "load", lambda *_: scripts.Script("text", "sha"))
+    monkeypatch.setattr(scripts, "load", lambda *_, **__: scripts.Script("text", "sha"))
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,9 @@ def test_in_a_cluster_the_keys_of_a_queue_share_a_slot(prefix: str, queue: str) 
         keys.bucket(queue),
     ]
     assert len({*lists, *held, *own}) == 4 + 4 + 10
-    assert {key_slot(key.encode()) for key in (*lists, *held, *own)} == {key_slot(lists[0].encode())}
+    guards = [guard for key in (*lists, *held, *own) for guard in keys.guards([key])]
+    assert len(guards) == 18
+    assert {key_slot(key.encode()) for key in (*lists, *held, *own, *guards)} == {key_slot(lists[0].encode())}
     assert [key for key in (*lists, *held, *own[:4]) if not key.startswith(prefix)] == []
     assert keys.queue_of(keys.due(queue)) == queue
     assert keys.in_flight_of(keys.in_flight(queue, 1, "h:1:0")) == (queue, 1, "h:1:0")
