@@ -25,12 +25,13 @@ if tag ~= '' and not redis.call('ZSCORE', unacked_index, tag) then
   return 'gone'
 end
 local life = life_of(keys, now, expire)
+-- A full Redis refuses a script whose first write needs memory, and lets later writes pass.
+redis.call('ZREM', unacked_index, tag)
+redis.call('HDEL', unacked, tag)
 local place = announce(keys, wake, queue, function()
   put(keys, id, due, priority, body)
 end)
 live_on(keys, life, now)
-redis.call('ZREM', unacked_index, tag)
-redis.call('HDEL', unacked, tag)
 local end_place, settle = places_in(places)
 if end_place then
   end_place(tag)

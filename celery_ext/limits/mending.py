@@ -80,8 +80,8 @@ def mend(store: DelayStore, queues: Sequence[str]) -> dict[str, int]:
     groups = sorted({*map(store.keys.slot_group, queues)} if queues else {*store.consumers.slot_groups()})
     places = 0
     for group in groups:
-        for name, count in stray_places(store, [group]).items():
-            store.consumers.leave(name, group)
-            places += count
+        strays = stray_places(store, [group])
+        store.consumers.leave([*strays], group)
+        places += sum(strays.values())
     keys = sum(part.refresh(queue) for queue in queues or sorted(part.queues()))
     return {"places": places, "keys": keys}

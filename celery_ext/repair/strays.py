@@ -75,9 +75,7 @@ def forget_strays(store: DelayStore, ended: Mapping[str, Iterable[str]]) -> None
     for group, names in ended.items():
         fenced = store.consumers.fence([*names], group)
         counts = store.consumers.counts(group)
-        for name in fenced:
-            if not counts[name]:
-                store.consumers.leave(name, group)
+        store.consumers.leave([name for name in fenced if not counts[name]], group)
 
 
 def put_back(store: DelayStore, queue: str, strays: Strays) -> Iterator[int]:

@@ -128,7 +128,7 @@ class HttpLeases:
             received = self._receive(caller, queue, most, lease_s)
             if received is None or received.messages:
                 return received
-            self._store.consumers.leave(http_consumer(caller, received.lease), queue)
+            self._store.consumers.leave([http_consumer(caller, received.lease)], queue)
             if monotonic() > until:
                 break
         return None
@@ -323,4 +323,4 @@ class HttpLeases:
 
     def _forget_if_empty(self, lease: _HttpLease) -> None:
         if not self._held(lease):
-            self._store.consumers.leave(lease.name, lease.queue)
+            self._store.consumers.leave([lease.name], lease.queue)

@@ -353,11 +353,11 @@ class Consumer:
         lease = self._leases[group]
         if not self.lost.has_any(store, group) and not self._tags_in(store, group):
             are_settled = self.lost.are_settled(group)
-            store.fetching.return_in_flight(lease.name, sorted(lease.queues))
+            checked(store.fetching.return_in_flight({lease.name: sorted(lease.queues)}).values())
             if not are_settled:
                 return
             if not store.consumers.tags_of({lease.name}, group):
-                store.consumers.leave(lease.name, group)
+                store.consumers.leave([lease.name], group)
             # Otherwise a failover has lost that some messages were acknowledged or put back. The lease ends by itself.
             del self._leases[group]
 

@@ -70,7 +70,7 @@ def heartbeat(*, keys: LeaseKeys, consumer: str, ttl: int, about: str, is_new: b
 @operation()
 def fence(*, consumers: ZSetKey, names: Args[str]) -> list[str]: ...
 @operation()
-def leave(*, consumers: ZSetKey, consumed: HashKey, places: HashKey, consumer: str) -> str: ...
+def leave(*, consumers: ZSetKey, consumed: HashKey, places: HashKey, names: Args[str]) -> list[str]: ...
 
 
 class Consumers(StorePart):
@@ -168,17 +168,12 @@ class Consumers(StorePart):
             for of_group in found
         ]
 
-    def leave(self, consumer: str, queue: str) -> None:
-        """Forgets a consumer that holds nothing any more, in the slot group of a queue; a round trip for 100 places."""
-        keys = self._keys
-        call = leave(
-            consumers=keys.consumers(queue),
-            consumed=keys.consumed(queue),
-            places=keys.places(queue),
-            consumer=consumer,
-        )
-        while self._client.run(call) == "more":
-            pass
+    def leave(self, consumers: Sequence[str], queue: str) -> None:
+        """Forgets consumers that hold nothing any more, in the slot group of a queue; a round trip for 100 places."""
+        of_group, consumed, places = self._keys.consumers(queue), self._keys.consumed(queue), self._keys.places(queue)
+        while consumers:
+            call = leave(consumers=of_group, consumed=consumed, places=places, names=consumers[:PAGE])
+            consumers = [*self._client.run(call), *consumers[PAGE:]]
 
     def find(self, consumer: str, queue: str) -> ConsumerLease | None:
         """Returns a consumer of the slot group of a queue.

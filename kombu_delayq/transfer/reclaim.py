@@ -1,17 +1,17 @@
 """Gives back what consumers held whose lease has ended, beside the other work of a leading transfer worker."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from time import monotonic
+from typing import Literal, NamedTuple
 
 from kombu.log import get_logger
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from kombu_delayq.message import beyond_delivery_limit, pages, read_note, to_json
-from kombu_delayq.store import PAGE, ConsumerLease, DelayStore, Ended, Look, Requeued
+from kombu_delayq.store import PAGE, ConsumerLease, DelayStore, Ended, Look, Requeued, consumer_of
 from kombu_delayq.text import as_bytes, readable
 from kombu_delayq.transfer.dead import HOLDS_S, LOOK_FRACTION, EndedLeases, GoneConsumers
 
@@ -40,6 +40,13 @@ class _Returned:
         self.queues += other.queues
         self.buried += other.buried
         self.unread |= other.unread
+
+
+class _Dead(NamedTuple):
+    """A consumer that is dead, and the tags of what it holds in one slot group, the first fetched one first."""
+
+    lease: ConsumerLease
+    tags: Sequence[str]
 
 
 #: What has been given back of consumers that are gone, by name.
@@ -84,75 +91,83 @@ class _OfGroup:
         tags = store.consumers.tags_of(fenced, self._group)
         searched = monotonic()
         until = searched + max(SLICE_S, searched - begun)  # half of the time at least is for giving back
-        for lease in ended:
-            if lease.name not in fenced:
-                continue
-            try:
-                returned = self._give_back(store, lease, tags.get(lease.name, ()), until)
-                if returned is not None:
-                    reports.setdefault(lease.name, (lease, _Returned()))[1].add(returned)
-                if returned is None or monotonic() > until:
-                    return False
-            except ResponseError as error:
-                if self._is_news(lease.name, error):
-                    logger.error(
-                        "some messages of the dead consumer %s stay in hand: %s", *map(readable, (lease.name, error))
-                    )
+        dead = [_Dead(lease, tags.get(lease.name, ())) for lease in ended if lease.name in fenced]
+        for some in pages(dead, PAGE, PAGE, lambda each: len(each.tags)):
+            gone = self._give_back(store, some, until)
+            for lease, returned in gone or ():
+                reports.setdefault(lease.name, (lease, _Returned()))[1].add(returned)
+            if gone is None or monotonic() > until:
+                return False
         return True
 
     def _give_back(
-        self, store: DelayStore, lease: ConsumerLease, tags: Sequence[str], until: float
-    ) -> _Returned | None:
-        """Gives back what a consumer held, and forgets the consumer. Returns what; None if time was up before.
+        self, store: DelayStore, dead: Sequence[_Dead], until: float
+    ) -> list[tuple[ConsumerLease, _Returned]] | None:
+        """Gives back what consumers held, and forgets them. Returns what of which; None if time was up before.
 
-        Raises:
-            ResponseError: Some messages cannot go back now; the others have.
+        A consumer of which some messages cannot go back now is not forgotten.
         """
-        returned = self._returned.setdefault(lease.name, _Returned())
-        errors: list[ResponseError] = []
-        for number, page in enumerate(pages(reversed(tags), PAGE)):
+        failed: dict[str, Exception] = {}
+        held = [(tag, each) for each in dead for tag in reversed(each.tags)]
+        for number, page in enumerate(pages(held, PAGE)):
             if number and monotonic() > until:
                 return None
-            self._put_back(store, lease, page, tags[0], errors)
-        store.fetching.return_in_flight(lease.name, [self._group] if self._group else lease.queues)
-        if errors:
-            raise errors[0]
-        store.consumers.leave(lease.name, self._group)
-        del self._returned[lease.name]
-        self._errors.pop(lease.name, None)
-        return returned
+            self._put_back(store, dict(page), failed)
+        in_flight = {each.lease.name: [self._group] if self._group else each.lease.queues for each in dead}
+        failed |= store.fetching.return_in_flight(in_flight)
+        gone = {each.lease.name: each.lease for each in dead if each.lease.name not in failed}
+        try:
+            store.consumers.leave([*gone], self._group)
+        except ResponseError as error:
+            failed |= dict.fromkeys(gone, error)
+            gone = {}
+        for name, why in failed.items():
+            if self._is_news(name, why):
+                logger.error("some messages of the dead consumer %s stay in hand: %s", *map(readable, (name, why)))
+        for name in gone:
+            self._errors.pop(name, None)
+        return [(lease, self._returned.pop(name, _Returned())) for name, lease in gone.items()]
 
-    def _put_back(
-        self, store: DelayStore, lease: ConsumerLease, tags: Sequence[str], first: str, errors: list[ResponseError]
-    ) -> None:
-        """Puts a page of messages back, those last that the consumer fetched first, so that these are consumed next.
+    def _put_back(self, store: DelayStore, dead: Mapping[str, _Dead], failed: dict[str, Exception]) -> None:
+        """Puts a page of messages back, those last that a consumer fetched first, so that these are consumed next.
 
-        Of the messages at their delivery limit only the ``first`` of the consumer is buried. All others have come as
-        often into the hands of consumers that died, because they were prefetched behind the one that killed these.
+        Of the messages at their delivery limit only the first of a consumer is buried. All others have come as often
+        into the hands of consumers that died, because they were prefetched behind the one that killed these.
+
+        Args:
+            store: The store of the broker.
+            dead: The consumers by the tags of the messages.
+            failed: Gets an error of each consumer of which some messages cannot go back now.
         """
-        returned, options = self._returned[lease.name], store.options
-        back: defaultdict[str, list[Requeued]] = defaultdict(list)
-        letters: list[Requeued] = []
-        for held in store.consumers.notes(tags, self._group):
-            note = read_note(as_bytes(held.note))
+        limit, queue = store.options.delivery_limit, store.options.dead_letter_queue
+        back, letters = list[Requeued](), list[Requeued]()
+        for held in store.consumers.notes([*dead], self._group):
+            note, consumer = read_note(as_bytes(held.note)), dead[held.tag]
             if note is None or note.exchange:
-                returned.unread.add(held.tag)
-                continue
-            limit, queue = options.delivery_limit, options.dead_letter_queue
-            if limit is not None and note.deaths >= limit and held.tag == first:
-                letter = beyond_delivery_limit(note.message, note.deaths, lease.name, queue)
+                self._of(consumer).unread.add(held.tag)
+            elif limit is not None and note.deaths >= limit and held.tag == consumer.tags[0]:
+                letter = beyond_delivery_limit(note.message, note.deaths, consumer.lease.name, queue)
                 letters.append(Requeued(held.tag, queue, note.priority, to_json(letter)))
             else:
-                row = Requeued(held.tag, note.routing_key, note.priority, note.given_back())
-                back[note.routing_key].append(row)
-        for queue, messages in back.items():
-            with _collected(errors):
-                returned.queues[queue] += len(messages) - len(store.fetching.requeue(messages, "next", redelivers=True))
+                back.append(Requeued(held.tag, note.routing_key, note.priority, note.given_back()))
         if letters:
-            store.queues.note_dead_letters(options.dead_letter_queue, len(letters))
-        with _collected(errors):
-            missing = store.fetching.requeue(letters, "last", fetched_from=self._group)
-            returned.buried += len(letters) - len(missing)
+            store.queues.note_dead_letters(queue, len(letters))
+        for row in self._requeue(store, back, "next", failed):
+            self._of(dead[row.tag]).queues[row.queue] += 1
+        for row in self._requeue(store, letters, "last", failed):
+            self._of(dead[row.tag]).buried += 1
+
+    def _requeue(
+        self, store: DelayStore, rows: list[Requeued], place: Literal["next", "last"], failed: dict[str, Exception]
+    ) -> list[Requeued]:
+        group, is_next = self._group, place == "next"
+        missing, errors = store.fetching.requeue_each(rows, place, redelivers=is_next, fetched_from=group)
+        for tag, error in errors.items():
+            failed.setdefault(consumer_of(tag), error)
+        return [row for row in rows if row.tag not in errors and row.tag not in missing]
+
+    def _of(self, dead: _Dead) -> _Returned:
+        return self._returned.setdefault(dead.lease.name, _Returned())
 
     def _is_news(self, consumer: str, error: Exception) -> bool:
         """Whether this error has not been met with this consumer before."""
@@ -263,14 +278,6 @@ class Reclaiming:
 def _process(name: str) -> str:
     """Returns host and number of the process of a consumer or a transfer worker."""
     return name.rpartition(":")[0]
-
-
-@contextmanager
-def _collected(errors: list[ResponseError]) -> Iterator[None]:
-    try:
-        yield
-    except ResponseError as error:
-        errors.append(error)
 
 
 def _report(store: DelayStore, lease: ConsumerLease, returned: _Returned) -> None:

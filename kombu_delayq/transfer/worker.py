@@ -103,6 +103,7 @@ class TransferWorker(BackgroundWorker):
             self._stopping.wait(begun + look_s - monotonic())
             return
         self._announcements.follow(self._messages.with_channels(store))
+        self._messages.get_ready(store)
         self._try(store, self._tidy)
         self._reclaiming.note(self._leadership.look)
         self._reclaim(store)

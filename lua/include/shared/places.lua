@@ -7,8 +7,3 @@
 local function places_in()
   return nil
 end
-
--- Gives up places of tags of a consumer. Returns whether it may have more.
-local function leave_places()
-  return false
-end

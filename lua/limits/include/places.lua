@@ -1,8 +1,5 @@
 -- @include checked_sub_queues clock key_turn member sub_queue
 
--- Most places that one call of `leave_places` gives up.
-local LEFT_AT_ONCE = 100
-
 -- Puts a message back as the next one of its key. Cost O(log N).
 local function park_next(sub, name, step, message)
   local from, number = '[' .. name .. '\0' .. step, sub.number
@@ -60,21 +57,4 @@ local function places_in(places)
       end
     end
   end
-end
-
--- Gives up places of tags of a consumer. Returns whether it may have more. Cost O(places).
-local function leave_places(places, consumer)
-  local end_place, settle = places_in(places)
-  local count, taken = 0, end_place and redis.call('HGETALL', places) or {}
-  for place = 1, #taken, 2 do
-    local tag = taken[place]
-    if count < LEFT_AT_ONCE and string.sub(tag, 1, #consumer + 1) == consumer .. '.' then
-      end_place(tag)
-      count = count + 1
-    end
-  end
-  if settle then
-    settle()
-  end
-  return count == LEFT_AT_ONCE
 end

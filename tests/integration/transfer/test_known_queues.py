@@ -8,6 +8,7 @@ from kombu import Connection, Exchange, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
 from kombu_delayq.options import Options
+from kombu_delayq.redis import scripts
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
 from tests.support.store.consuming import end_lease, fetch, lives, message
@@ -51,6 +52,18 @@ def test_a_queue_stays_known_until_its_ready_messages_are_gone(
     assert client.llen("mail") == 0
     assert store.queues.names() == []
     assert names_left(store) == []
+
+
+def test_redis_knows_the_script_before_a_message_is_due(
+    store: DelayStore, client: redis.Redis, transfer: Transfer
+) -> None:
+    """The first call, which is slow, is made while nothing is due: that message is as punctual as all others."""
+    client.script_flush()
+    offer(store, "later", 3600, "mail")
+    transfer(poll_interval=0.05)
+    sha = scripts.load("transfer", store.layout).sha
+    until(lambda: client.script_exists(sha) == [True])
+    assert (client.llen("mail"), store.scan.count("mail")) == (0, 1)
 
 
 def test_a_queue_stays_known_while_a_consumer_holds_its_messages(

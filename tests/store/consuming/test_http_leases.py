@@ -53,7 +53,7 @@ def test_one_consumer_is_found(store: DelayStore) -> None:
     end_lease(store)
     store.consumers.fence([ME], "q")
     assert (store.consumers.find(ME, "q") or found).left_ms == -inf
-    store.consumers.leave(ME, "q")
+    store.consumers.leave([ME], "q")
     assert store.consumers.find(ME, "q") is None
 
 

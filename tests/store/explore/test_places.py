@@ -209,7 +209,7 @@ class PlacesWorld(FleetWorld):
             self.store.fetching.ack([each.tag for each in found], QUEUE)
         if came != Counter(dict(fleet.stored)):
             raise Violation(f"{dict(came)} came in the end, and Redis should have had {dict(fleet.stored)}")
-        self.store.consumers.leave(last, QUEUE)
+        self.store.consumers.leave([last], QUEUE)
         known = self._key("parked_keys")
         if self.store.client.hlen(known) > 1:
             raise Violation(f"{self.store.client.hgetall(known)} is known in the end")

@@ -108,7 +108,7 @@ PLANTS = {
         "two consumers of two keys",
     ),
     "a place stays with a consumer that has ended": Plant(
-        "leave.lua", "leave_places(places, consumer)", "false", places, "a consumer is killed"
+        "leave.lua", "leave_places(places, names)", "{}", places, "a consumer is killed"
     ),
     "a key takes no turn when a place is free": Plant(
         "limits/include/places.lua",

@@ -71,7 +71,7 @@ ACTS: dict[str, Callable[[DelayStore, list[Fetched]], Any]] = {
     "refresh_keys": lambda store, held: store.part(LimitStore).refresh("q"),
     "nudge": lambda store, held: store.part(LimitStore).nudge(["q"]),
     "unpark": lambda store, held: store.part(LimitStore).unpark("q"),
-    "leave": lambda store, held: store.consumers.leave(OTHER, "q"),
+    "leave": lambda store, held: store.consumers.leave([OTHER], "q"),
 }
 #: Keys of a queue and its slot group.
 KEYS: dict[str, Callable[[DelayStore], str]] = {

@@ -5,12 +5,13 @@ from itertools import product
 from typing import Any
 
 import pytest
+import redis
 from redis.exceptions import ResponseError
 
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import InFlight, LeaseEnded, Request
-from tests.support.store.consuming import INDEX, ME, UNACKED, end_lease, fetch, land, lives, message
+from tests.support.store.consuming import INDEX, ME, OTHER, UNACKED, end_lease, fetch, land, lives, message
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import clock_ms, contents, popped
 
@@ -225,7 +226,7 @@ def test_without_a_lease_nothing_is_taken(store: DelayStore, left: str) -> None:
     store.client.lpush("q", "0", "1", "2")
     in_flight = InFlight("q", 0, ME)
     assert land(store, in_flight)
-    end_lease(store) if left == "ended" else store.consumers.leave(ME, "q")
+    end_lease(store) if left == "ended" else store.consumers.leave([ME], "q")
     with pytest.raises(LeaseEnded):
         fetch(store, in_flight=[in_flight])
     assert not store.client.exists(INDEX, UNACKED, store.keys.in_flight(*in_flight))
@@ -292,3 +293,23 @@ def test_its_command_can_be_read_later(store: DelayStore) -> None:
     request = Request(ME, 3, 1, ["q"])
     with pytest.raises(LeaseEnded):
         store.fetching.fetched(request, store.client.execute_command(*store.fetching.fetch_command(request)))
+
+
+@SEVERAL
+def test_an_error_of_one_consumer_keeps_nothing_from_another(store: DelayStore) -> None:
+    """Where an ACL forbids a queue, what is in flight to its consumer stays, and that of others goes back."""
+    for queue, name in (("a", ME), ("b", OTHER)):
+        store.client.lpush(queue, "message")
+        assert land(store, InFlight(queue, 0, name))
+    allowed = {"categories": ["+@all"], "keys": ["{delayq}:*", "unacked*", "b*", "delayq:{b}:*"]}
+    store.client.acl_setuser("narrow", enabled=True, nopass=True, **allowed)
+    port = store.client.connection_pool.connection_kwargs["port"]
+    client = redis.Redis(port=port, username="narrow", password="any")
+    narrow = DelayStore(client, store.keys, options=store.options)
+    try:
+        errors = narrow.fetching.return_in_flight({ME: ["a"], OTHER: ["b"]})
+        assert list(errors) == [ME]
+        assert (store.client.llen("a"), store.client.llen("b")) == (0, 1)
+    finally:
+        narrow.close()
+        store.client.acl_deluser("narrow")

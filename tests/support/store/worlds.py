@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from kombu_delayq.message.once import key_of
 from kombu_delayq.message.unacked import read_note
-from kombu_delayq.redis import scripts
+from kombu_delayq.redis import checked, scripts
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of, id_of
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -305,9 +305,9 @@ class FleetWorld:
 
     def _give_back(self, fleet: Fleet, name: str) -> Fleet:
         rows = dict(fleet.fenced)[name] or ()
-        self.store.fetching.requeue(rows, "next", redelivers=True, fetched_from=QUEUE)
-        self.store.fetching.return_in_flight(name, [QUEUE])
-        self.store.consumers.leave(name, QUEUE)
+        checked(self.store.fetching.requeue_each(rows, "next", redelivers=True, fetched_from=QUEUE)[1].values())
+        checked(self.store.fetching.return_in_flight({name: [QUEUE]}).values())
+        self.store.consumers.leave([name], QUEUE)
         return fleet._replace(fenced=tuple(each for each in fleet.fenced if each[0] != name))
 
     # What a user goes on with.
@@ -394,8 +394,8 @@ class FleetWorld:
         return fleet.with_consumer(at, name="", held=(), lapsed=False, number=consumer.number + 100)
 
     def _leave(self, fleet: Fleet, at: int, consumer: Consumer) -> Fleet:
-        self.store.fetching.return_in_flight(consumer.name, [QUEUE])
-        self.store.consumers.leave(consumer.name, QUEUE)
+        checked(self.store.fetching.return_in_flight({consumer.name: [QUEUE]}).values())
+        self.store.consumers.leave([consumer.name], QUEUE)
         return fleet.with_consumer(at, lives=False)
 
     def _check_missing(self, consumer: Consumer, missing: list[str]) -> None:
@@ -462,7 +462,7 @@ class FleetWorld:
             raise Violation(f"{found} came in the end, and Redis should have had {dict(fleet.stored)}")
         if self.store.fetching.ack([each.tag for each in found], QUEUE):
             raise Violation("what was taken last is not held")
-        self.store.consumers.leave("host:9:last", QUEUE)
+        self.store.consumers.leave(["host:9:last"], QUEUE)
         self.check_end()
 
     def check_end(self) -> None:

@@ -5,10 +5,13 @@ import json
 import pytest
 import redis
 
+from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import InFlight
+from kombu_delayq.transfer.reclaim import Reclaiming
 from tests.support.conditions import stays, until
 from tests.support.store.consuming import ME, end_lease, land, lives, message
+from tests.support.store.cost import round_trips
 from tests.support.store.keyspace import contents
 from tests.support.workers.held import CONSUMED, CONSUMERS, INDEX, UNACKED
 from tests.support.workers.reclaiming import Reclaim, dead_with, gone, numbers, publish
@@ -37,6 +40,24 @@ def test_all_come_back_however_slow_redis_is(
     until(lambda: not store.client.exists(CONSUMERS, CONSUMED))
     assert sorted(numbers(store)) == [*range(1003)]
     assert [number for number in numbers(store) if number < 1000] == [*range(1000)]
+
+
+def test_hundreds_that_die_at_once_cost_few_round_trips(store: DelayStore) -> None:
+    """What many consumers held comes back in some dozen calls, and each consumer's messages stay in their order."""
+    names = [f"host:{number}:00000000" for number in range(150)]
+    publish(store, 600)
+    for name in names:
+        dead_with(store, 4, name=name)
+    reclaiming, impatient = Reclaiming(), DelayStore(store.client, options=Options(consumer_ttl=1))
+
+    def give_back() -> None:
+        until(lambda: reclaiming.go_on(impatient, leads=True) or not store.client.exists(CONSUMERS, CONSUMED))
+
+    assert round_trips(store, give_back) < 150
+    came = numbers(store)
+    # A lease that ended a moment later is found a round later.
+    assert sorted(came[at : at + 4] for at in range(0, 600, 4)) == [[*range(at, at + 4)] for at in range(0, 600, 4)]
+    assert not store.client.exists(INDEX, UNACKED)
 
 
 def test_each_goes_to_its_queue_and_its_priority(store: DelayStore, reclaim: Reclaim) -> None:
