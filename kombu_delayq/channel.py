@@ -1,11 +1,12 @@
 """Adds delayed delivery to a channel of kombu's Redis transport."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import time
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import redis
 from kombu.log import get_logger
@@ -248,7 +249,6 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
             self._check_version()
             self.store.delivery.offer(queue, offer, expire_ms=self.expire_ms(queue))
         else:
-            self.key_names.check_queue(queue)
             self.store.delivery.push(queue, offer, self.expire_ms(queue))
         return None
 
@@ -330,12 +330,12 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
 
     def _purge(self, queue: str) -> int:
         self.key_names.check_queue(queue)
-        return int(super()._purge(queue)) + self.store.queues.purge(queue, with_ready=True)
+        return self.store.queues.purge(queue, with_ready=True)
 
     def _delete(self, queue: str, *args: Any, **kwargs: Any) -> None:
-        super()._delete(queue, *args, **kwargs)
         if queue not in self._fanout_queues:
-            self.store.queues.delete(queue)
+            self.store.queues.delete(queue)  # before kombu, whose DEL frees each message before Redis goes on
+        super()._delete(queue, *args, **kwargs)
 
     def _size(self, queue: str) -> int:
         # kombu counts in a transaction, which no node of a cluster runs while the slot of the queue moves.
@@ -367,12 +367,15 @@ class DelayedChannel(OfferingChannel, ConsumingChannel):
 
     def _noticing(self, connection_class: type[Any]) -> type[Any]:
         """Returns a class of connections that end when the server refuses what follows, too."""
-        return noticing_demotion(connection_class, self._note_refusal)
+        return noticing_demotion(connection_class, partial(_note_refusal, ref(self), self._broker))
 
-    def _note_refusal(self) -> None:
-        note_refusal(self._broker)
-        if self.connection is not None:
-            self.connection.cycle.refused = True
+
+def _note_refusal(channel: Callable[[], DelayedChannel | None], broker: str) -> None:
+    """Notes that a broker takes no writes. Connections may outlive their channel, and do not keep it."""
+    note_refusal(broker)
+    found = channel()
+    if found is not None and found.connection is not None:
+        found.connection.cycle.refused = True
 
 
 def connect_store(channel: Any, pool: redis.ConnectionPool) -> DelayStore:

@@ -187,7 +187,9 @@ class DelayedTransport(_Transport):
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Lets an event loop consume."""
         self.cycle.enter(loop)
+        before = set(loop.on_tick)
         super().register_with_event_loop(connection, loop)
+        self.cycle.turns |= loop.on_tick - before
         if self.fetches and kombu.VERSION < (5, 7):
             self.cycle.stay_in_loop()
 

@@ -1,20 +1,25 @@
 """Buries tasks that have failed for good: puts their messages into a dead letter queue."""
 
 import sys
+from time import sleep
 from traceback import format_exception
 from typing import Any
 
-from celery.exceptions import TimeLimitExceeded, WorkerLostError
+from celery.exceptions import Reject, TimeLimitExceeded, WorkerLostError
 from kombu.entity import Exchange, Queue
 from kombu.log import get_logger
 
 from kombu_delayq.errors import InvalidDeadLetter, did_you_mean, quoted
 from kombu_delayq.message import CHAIN_ID, DEAD_LETTER, Reason, record, text_of
+from kombu_delayq.redis import AWAY
 
 logger = get_logger(__name__)
 
 #: When a task's message is buried: after its last retry, or after any failure that is final. The first is the default.
 OCCASIONS = ("exhausted", "failure")
+#: How long a task whose retry or dead letter was refused keeps its place before its message goes back, in s. It would
+#: run again a hundred times a second.
+PAUSE_S = 5.0
 #: The app's setting for tasks without a ``dead_letter_on``.
 SETTING = "delayq_dead_letter_on"
 
@@ -75,8 +80,9 @@ def publish_letter(task: Any, request: Any, told: dict[str, Any]) -> None:
     """Publishes the dead letter of a request, once.
 
     The message is published as it was first sent, so that it can be consumed or replayed: without retries, without
-    expiry, and outside its chord, which has failed. If publishing fails, that is logged; the task still fails with its
-    own error. So does one that came from that queue, whose worker would run its letter again and again.
+    expiry, and outside its chord, which has failed. If publishing fails, that is logged: the message goes back and the
+    request is ``refused``, which says why, where ``can_go_back`` says so; else the task fails with its own error. So
+    does one that came from that queue, whose worker would run its letter again and again.
 
     Args:
         task: The task, with a ``dead_letter_queue``.
@@ -101,8 +107,29 @@ def publish_letter(task: Any, request: Any, told: dict[str, Any]) -> None:
         letter = task.signature_from_request(request, queue=queue, retries=0, expires=None, chord=None, countdown=None)
         letter.options.pop(CHAIN_ID, None)  # when it is replayed, its chain begins anew
         _send(task, letter, {"add_to_parent": False, DEAD_LETTER: told})
-    except Exception:  # publishing failed; the task still fails with its own error
-        logger.exception("task %s[%s] could not be put into %r", task.name, request.id, task.dead_letter_queue)
+    except Exception as error:  # publishing failed; the task still fails with its own error
+        if can_go_back(task, error):
+            request.refused = text_of(error)
+        what = "; its message goes back" if request.get("refused") else ""
+        logger.exception("task %s[%s] could not be put into %r%s", task.name, request.id, task.dead_letter_queue, what)
+
+
+def can_go_back(task: Any, error: Any) -> bool:
+    """Whether the message of a task goes back whose dead letter or retry could not be published.
+
+    It is acknowledged late, and the error is one of the broker, which is away, full, or refuses.
+    """
+    return bool(task.acks_late) and isinstance(error, AWAY)
+
+
+def going_back(error: str) -> Reject:
+    """Returns, after a pause, what lets Celery give a message back. Called where the task has run.
+
+    Args:
+        error: Why its dead letter or retry could not be published.
+    """
+    sleep(PAUSE_S)
+    return Reject(error, requeue=True)
 
 
 def _send(task: Any, letter: Any, options: dict[str, Any]) -> None:

@@ -16,10 +16,11 @@ from celery.signals import task_failure, task_internal_error
 
 from celery_ext.celery_tasks import tasks_of
 from celery_ext.delays.chain import DelayChain
+from celery_ext.delays.endings import note_failure
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import SETTING as ON_COMMIT
 from celery_ext.delays.on_commit import send_on_commit, waits_for_commit
-from celery_ext.delays.task import DelayChainTask, note_failure, note_internal_error
+from celery_ext.delays.task import DelayChainTask, note_internal_error
 from celery_ext.limits import add_key
 from kombu_delayq.errors import DelayqError
 from kombu_delayq.message import once
@@ -63,8 +64,8 @@ def extend_app(app: "Celery") -> None:
                 raise
         if not isinstance(app.send_task, _SendTask):
             app.send_task = _SendTask(app)
-    task_failure.connect(note_failure, dispatch_uid="delayq-failure")
-    task_internal_error.connect(note_internal_error, dispatch_uid="delayq-internal-error")
+    task_failure.connect(note_failure, weak=False, dispatch_uid="delayq-failure")
+    task_internal_error.connect(note_internal_error, weak=False, dispatch_uid="delayq-internal-error")
 
 
 def is_installed(app: "Celery") -> bool:

@@ -1,26 +1,32 @@
 """The class of tasks that follow a delay chain when they fail, and are buried after the last step."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from billiard.einfo import ExceptionWithTraceback
 from celery.app.task import Context, Task
-from celery.exceptions import Ignore, Reject, Retry, TaskPredicate, Terminated, TimeLimitExceeded, WorkerLostError
+from celery.exceptions import Ignore, Reject, WorkerLostError
 from celery.utils.dispatch import Signal
-from celery.utils.imports import symbol_by_name
 from kombu.log import get_logger
 from kombu.serialization import registry
 
 from celery_ext.celery_tasks import announce_revoked
-from celery_ext.dead_letters.burying import SETTING, bury, check_occasion, publish_letter, reason_of, told_of
+from celery_ext.dead_letters.burying import (
+    SETTING,
+    bury,
+    can_go_back,
+    check_occasion,
+    going_back,
+    publish_letter,
+    reason_of,
+    told_of,
+)
 from celery_ext.delays.chain import DelayChain, id_of_chain
-from celery_ext.delays.given_up import BackendAfterLetter, GivenUp
+from celery_ext.delays.endings import BackendAfterLetter, ChainCancelled, GivenUp, handled, request_class
 from celery_ext.delays.levels import delay_of_level
 from celery_ext.delays.on_commit import is_replacing
-from celery_ext.limits import Backoff, LimitDeclaration, add_key, declared_limit
+from celery_ext.limits import LimitDeclaration, add_key, declared_limit
 from kombu_delayq.errors import DelayChainCancelled, DelayqError, InvalidDeadLetter, InvalidDelayChain
 from kombu_delayq.message import CHAIN_ID, LAST_ERROR, Reason, apply_here, argument, check_waiting, text_of
 
@@ -32,135 +38,6 @@ logger = get_logger(__name__)
 delay_chain_exhausted = Signal(
     name="delay_chain_exhausted", providing_args={"task_id", "request", "chain", "exception"}
 )
-
-# A mixin for classes of requests; only a type checker sees it as a request itself.
-_Request: Any = Any if TYPE_CHECKING else object
-
-#: The request whose failure the worker's main process is handling.
-_handled: ContextVar[Any] = ContextVar("request_that_failed", default=None)
-
-#: What Celery gets where the process of a task has ended.
-_PROCESS_ENDED = (WorkerLostError, SystemExit, KeyboardInterrupt)
-
-
-class _ChainCancelled(BaseException):
-    """The chain of a task that lost its process was cancelled. Celery would catch an ``Exception`` of that retry."""
-
-
-def request_class(base: Any) -> Any:
-    """Makes a class of requests, from one or its dotted name, that tell their task when it has failed for good."""
-    kind = symbol_by_name(base)
-    return kind if issubclass(kind, WatchingRequest) else type(kind.__name__, (WatchingRequest, kind), {})
-
-
-class WatchingRequest(_Request):
-    """Extends a class of requests in the worker's main process; ``request_class`` puts it before that class.
-
-    A task that failed in its own process has handled the failure already. Celery passes ``return_ok`` then.
-    """
-
-    def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(message, *args, **kwargs)
-        # The process that runs the task gets the properties with its request, and the content type in no other way.
-        properties = self._request_dict["properties"]
-        self._request_dict["properties"] = {**properties, "content_type": message.content_type}
-
-    def maybe_expire(self) -> Any:
-        """Says whether the task has expired. Celery would discard all later tasks of its id, too, for hours."""
-        from celery.worker.state import revoked  # brings in all of Celery's worker
-
-        was_revoked, has_expired = self.id in revoked, super().maybe_expire()
-        if has_expired and not was_revoked:
-            revoked.discard(self.id)
-        return has_expired
-
-    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
-        """Handles a failure as Celery does. After a final failure Celery sends ``task_failure``."""
-        error = exc_info.exception
-        if isinstance(error, ExceptionWithTraceback):
-            error = error.exc
-        self._count(error)
-        token = _handled.set(None if return_ok else self)
-        try:
-            with self._limit_of_message() if isinstance(error, _PROCESS_ENDED) else nullcontext():
-                return super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
-        except Exception:  # an error of the result backend, or a child's MemoryError, which Celery raises here
-            if not (return_ok or self.task.acks_late or isinstance(error, (TaskPredicate, Terminated))):
-                self.fail(error)
-            raise
-        finally:
-            _handled.reset(token)
-
-    @contextmanager
-    def _limit_of_message(self) -> Iterator[None]:
-        """Gives the task the length of its message's chain as ``max_retries``, by which Celery retries lost processes.
-
-        Celery has no limit for a single message. Where tasks have processes, nobody else in this one asks for it.
-        """
-        task = self.task
-        chain = DelayChain.read(self._request_dict["properties"].get("delay_chain"))
-        if chain is None or not getattr(task, "retry_on_worker_lost", False):  # from Celery 5.7 on
-            yield
-            return
-        own = {name: value for name, value in vars(task).items() if name == "max_retries"}
-        task.max_retries = len(chain)
-        try:
-            yield
-        finally:
-            del task.max_retries
-            task.__dict__.update(own)
-
-    def _retry_worker_lost(self, exc: Any, exc_info: Any) -> bool:
-        """Retries the task as Celery does from 5.7 on, or revokes it if its chain was cancelled while it ran."""
-        try:
-            return bool(super()._retry_worker_lost(exc, exc_info))
-        except _ChainCancelled as cancelled:
-            announce_revoked(self.app, self.task, self._context, str(cancelled), self.eventer)
-            if self.task.acks_late:
-                self.acknowledge()
-            return True
-
-    def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> None:
-        """Ends the task as Celery does. A green pool takes that for a success, which must not acknowledge it."""
-        if pool.is_green:
-            self.acknowledged = True
-        super().cancel(pool, *args, **kwargs)
-
-    def on_timeout(self, soft: bool, timeout: float) -> Any:
-        """Handles a time limit as Celery does. Some pools call only this method, not ``on_failure``."""
-        from celery.worker import state  # brings in all of Celery's worker
-
-        done = super().on_timeout(soft, timeout)
-        if not soft:
-            self._count(TimeLimitExceeded(timeout))
-        if not soft and not state.should_terminate and not self._comes_again_after_timeout():
-            self.fail(TimeLimitExceeded(timeout))
-        return done
-
-    def _count(self, error: BaseException) -> None:
-        """Counts a failure, once, for the chart of what has happened to the queue."""
-        is_none = isinstance(error, (Ignore, Terminated, Backoff)) or (isinstance(error, Reject) and error.requeue)
-        count = getattr(self.message, "count", None)  # of kombu's own messages nobody knows the queue
-        if count is not None and not is_none and not self.__dict__.get("is_counted"):
-            self.is_counted = True
-            count("retried" if isinstance(error, Retry) else "failed")
-
-    def fail(self, error: BaseException) -> None:
-        """Tells the task that it has failed for good."""
-        self.task.fail_from_outside(self._context, error)
-
-    def _comes_again_after_timeout(self) -> bool:
-        task = self.task
-        acked = getattr(task, "acks_on_timeout", None)  # from Celery 5.7 on
-        return bool(task.acks_late) and not (task.acks_on_failure_or_timeout if acked is None else acked)
-
-
-def note_failure(sender: Any, task_id: str, exception: BaseException, **kwargs: Any) -> None:
-    """Receives the signal ``task_failure``, and tells the task that it has failed for good."""
-    request = _handled.get()
-    if request is not None and request.id == task_id and not isinstance(exception, Reject):
-        request.fail(exception)
-
 
 # A mixin for classes of tasks; only a type checker sees it as a task itself.
 _Task: Any = Task if TYPE_CHECKING else object
@@ -240,29 +117,36 @@ class DelayChainTask(_Task):
         return request_class(super().Request)
 
     def on_failure(self, exc: Any, task_id: str, args: Any, kwargs: Any, einfo: Any) -> Any:
-        """Does what the task's own class does after a failure, and buries the message if the task wants that.
+        """Does what the task's own class does after a failure, unless the message goes back.
 
-        If it does, an error of the own class is logged. Celery would handle it as a second failure of the task, which
-        leaves no dead letter in some pools, and in others one more. With ``Reject`` the own class may still prevent it,
-        unless no retry was left: then it was written before.
+        An error of the own class is logged where the message is buried: it is already, before the failure is stored.
         ``fail_from_outside`` handles a failure that ends the task from outside, because Celery's versions differ there.
         """
-        done = None
+        request, done = self._request_of(task_id), None
+        if request is not None:
+            self.fail_for_good(request, exc)
+            if refused := request.get("refused"):
+                einfo.exception = going_back(refused)  # what the worker's main process gets
+                return None
         try:
             done = super().on_failure(exc, task_id, args, kwargs, einfo)
-        except (Reject, MemoryError):
+        except MemoryError:
             raise
         except Exception:
             if self.request.is_eager or not self._buries_failures:
                 raise
             logger.exception("on_failure of task %s[%s] raised an error", self.name, task_id)
+        return done
+
+    def _request_of(self, task_id: str) -> Any:
+        """Returns the request of a task that has failed in this process; None for one that another process ran."""
         request, untraced = self.request, _untraced.get()
         if request.id != task_id and untraced is not None and untraced.id == task_id:
             request = untraced
-        if request.id == task_id:
-            _untraced.set(None)
-            self._fail(request, exc)
-        return done
+        if request.id != task_id:
+            return None
+        _untraced.set(None)
+        return request
 
     def fail_from_outside(self, request: Any, exc: BaseException) -> None:
         """In the worker's main process, gives up or buries a task whose own process could not do it."""
@@ -271,7 +155,7 @@ class DelayChainTask(_Task):
             limit = self.max_retries if chain is None else len(chain)
             if limit is not None and request.retries >= limit:
                 self._give_up(request, chain, exc)
-        self._fail(request, exc)
+        self.fail_for_good(request, exc)
 
     def apply_async(self, args: Any = None, kwargs: Any = None, *more: Any, **options: Any) -> Any:
         """Sends the task, as ``celery.Task.apply_async`` does, with ``fast_publish`` in less time."""
@@ -288,9 +172,9 @@ class DelayChainTask(_Task):
         try:
             return super().apply_async(args, kwargs, *more, **options)
         except DelayChainCancelled as error:
-            handled = _handled.get()
-            if handled is not None and handled.id == options.get("task_id"):
-                raise _ChainCancelled(str(error)) from error
+            failed = handled.get()
+            if failed is not None and failed.id == options.get("task_id"):
+                raise ChainCancelled(str(error)) from error
             raise
 
     def retry(
@@ -312,6 +196,8 @@ class DelayChainTask(_Task):
 
         Raises:
             celery.exceptions.Ignore: The chain was cancelled while this step ran.
+            celery.exceptions.Reject: The broker takes no retry. Acknowledged late, the message goes back, and the task
+                runs again.
             DelayqError: The next step cannot wait, for example because it is longer than ``max_delay``.
         """
         # Passes on only arguments that were given: a project's own base class may override retry with fewer arguments.
@@ -341,6 +227,8 @@ class DelayChainTask(_Task):
                 raise Ignore(str(reject.reason)) from reject.reason
             if isinstance(reject.reason, DelayqError):
                 raise reject.reason from exc  # before 5.7 Celery gives a rejected task no result
+            if can_go_back(self, reject.reason):
+                raise going_back(text_of(reject.reason)) from reject.reason
             raise
 
     def on_replace(self, sig: Any) -> Any:
@@ -419,7 +307,13 @@ class DelayChainTask(_Task):
         # Celery raises the error again, which adds to its traceback. The letter has the traceback of now.
         outer.given_up = GivenUp(chain, exc, told_of(request, reason, exc) if buries else None)
 
-    def end_retries(self, request: Any) -> None:
+    def fail_for_good(self, request: Any, exc: BaseException) -> None:
+        """Buries the message of a task that has failed for good, if no retry was left or any failure is buried."""
+        self._end_retries(request)
+        if self._buries_failures and not request.is_eager:
+            bury(self, request, reason_of(exc), exc)
+
+    def _end_retries(self, request: Any) -> None:
         """Buries the message and sends the signal, once, when a task that has given up fails."""
         given_up, request.given_up = request.get("given_up"), None
         if given_up is None:
@@ -427,7 +321,7 @@ class DelayChainTask(_Task):
         chain, exception, letter = given_up
         if letter is not None:
             publish_letter(self, request, letter)
-        if chain is not None:
+        if chain is not None and not request.get("refused"):
             delay_chain_exhausted.send(
                 sender=self, task_id=request.id, request=request, chain=chain, exception=exception
             )
@@ -435,18 +329,13 @@ class DelayChainTask(_Task):
     @property
     def backend(self) -> Any:
         """The result backend. Celery's first step after a failure is to store it there."""
-        backend, request = super().backend if self._backend is None else self._backend, self.request
-        return BackendAfterLetter(backend, self, request) if request.get("given_up") else backend
+        backend, request = super().backend if self._backend is None else self._backend, self.request_stack.top
+        may_end = request is not None and (request.get("given_up") or (self._buries_failures and not request.is_eager))
+        return BackendAfterLetter(backend, self, request) if may_end else backend
 
     @backend.setter
     def backend(self, backend: Any) -> None:
         self._backend = backend
-
-    def _fail(self, request: Any, exc: BaseException) -> None:
-        """Buries the message of a task that has failed for good, if no retry was left or any failure is buried."""
-        self.end_retries(request)
-        if self._buries_failures and not request.is_eager:
-            bury(self, request, reason_of(exc), exc)
 
     @property
     def _buries_failures(self) -> bool:

@@ -36,7 +36,8 @@ def give_back(request: "Request", rest: Backoff) -> bool:
         context = request._context
         request.task.signature_from_request(context, countdown=rest.seconds, retries=context.retries).apply_async()
         return False
-    channel, raw, tag, is_early = message.channel, message._raw, message.delivery_tag, message.acknowledged
+    channel, raw, tag = message.channel, message._raw, message.delivery_tag
+    is_early = request.acknowledged  # of the message, another thread may do so just now
     key = (message.headers or {}).get(LIMIT_HEADER)
     if key:
         step = channel.store.fetching.step_of(priority_of(raw))
@@ -44,7 +45,9 @@ def give_back(request: "Request", rest: Backoff) -> bool:
         was_held = store.back_off(raw.queue, key, rest.seconds, tag, to_json(raw), step, is_early=is_early)
     else:
         due = Due(channel.store.now_ms() + 1000 * rest.seconds, relative=False, task_id=request.id)
-        was_held = channel.put_off(raw.queue, raw, due, "" if is_early else tag) != "gone"
+        was_held = channel.put_off(raw.queue, raw, due, tag) != "gone"
+        if not was_held and is_early:  # acknowledged in Redis already
+            was_held = channel.put_off(raw.queue, raw, due, "") != "gone"
     if not was_held:
         logger.warning("task %s raised Backoff, but its message had gone back to its queue before", request.id)
     message.let_go()

@@ -10,12 +10,13 @@ from celery.exceptions import Ignore, Reject, Retry
 from kombu.log import get_logger
 
 from celery_ext.connection import open_store, patient_options
-from celery_ext.periodic.arming import AWAY, Arming
+from celery_ext.periodic.arming import Arming
 from celery_ext.periodic.entries import Source
 from celery_ext.periodic.messages import BEAT, ENTRY, RunMessages
 from celery_ext.periodic.store import PeriodicStore
 from kombu_delayq.background import BackgroundWorker
 from kombu_delayq.channel import DelayedChannel
+from kombu_delayq.redis import AWAY
 from kombu_delayq.store import DelayStore
 
 logger = get_logger(__name__)

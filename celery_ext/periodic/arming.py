@@ -9,9 +9,7 @@ from operator import attrgetter
 from time import monotonic
 from typing import Any, NamedTuple
 
-from kombu.exceptions import OperationalError
 from kombu.log import get_logger
-from redis.exceptions import RedisError
 
 from celery_ext.periodic.entries import Entries, Entry, Source
 from celery_ext.periodic.messages import Caught, RunMessages
@@ -30,6 +28,7 @@ from celery_ext.periodic.times import MOST_MISSED, missed_runs, run_before, runs
 from celery_ext.periodic.words import in_words
 from kombu_delayq.message import pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS
+from kombu_delayq.redis import AWAY
 from kombu_delayq.store import DelayStore, PageId
 
 logger = get_logger(__name__)
@@ -53,8 +52,6 @@ _BUSY_S = 2.0
 _RETRY_S = 30.0
 #: What the noted schedule is called where entries come from a database, which all processes read.
 _DATABASE = "database"
-#: Errors of a server that is away, which no entry is to blame for.
-AWAY = (RedisError, OSError, OperationalError)
 
 
 class _Due(NamedTuple):
@@ -397,7 +394,7 @@ class Arming:
                 if alike:
                     known[alike] = times
                 made = [_Due(entry, at_ms, self._messages.of(entry, at_ms, after)) for at_ms, after in times]
-            except AWAY:
+            except AWAY:  # no entry is to blame
                 raise
             except Exception as error:  # of the entry's arguments, its routers or its class of schedules
                 self._note_failure(name, error)
@@ -460,7 +457,7 @@ class Arming:
                 for queue, offer, expire_ms in self._messages.of(entry, now_ms, None, run):
                     page = [offer._replace(due="")]
                     self._store.delivery.put(queue, PageId(run, 1), page, expire_ms)
-            except AWAY:
+            except AWAY:  # no entry is to blame
                 raise
             except Exception as error:  # as in ``_due``
                 logger.error("periodic entry %r cannot run now: %s: %s", name, type(error).__name__, error)

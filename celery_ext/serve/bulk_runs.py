@@ -11,8 +11,6 @@ from time import monotonic, sleep
 from typing import Literal, NamedTuple
 
 import msgspec
-from kombu.exceptions import OperationalError
-from redis.exceptions import RedisError
 from starlette.requests import Request
 
 from celery_ext.serve.access.identity import caller_of
@@ -22,6 +20,7 @@ from celery_ext.serve.service import ServeBroker, serve_of
 from celery_ext.serve.store import SharedRuns
 from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, audited_bulk, revoke, take_snapshot
 from kombu_delayq.errors import DelayqError, StoreUnavailable
+from kombu_delayq.redis import AWAY
 
 logger = logging.getLogger(__name__)
 
@@ -353,7 +352,7 @@ def _write(broker: ServeBroker, run: BulkRun) -> None:
         could_be_seen, run.tried = is_first or run.written is not None, monotonic()
         try:
             broker.store.part(SharedRuns).write(view.id, msgspec.msgpack.encode(view))
-        except (RedisError, OSError, OperationalError) as error:
+        except AWAY as error:
             run.written = None
             if could_be_seen:
                 logger.warning("other processes of the server do not see bulk action %s: %s", view.id, error)

@@ -10,10 +10,9 @@ from typing import Any, Literal
 import msgspec
 from celery import Celery
 from kombu.connection import Connection
-from kombu.exceptions import OperationalError
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -27,6 +26,7 @@ from celery_ext.serve.routes import ActionRoute, Doc
 from celery_ext.serve.service import ServeBroker, serve_of
 from kombu_delayq import urls
 from kombu_delayq.errors import DelayqError
+from kombu_delayq.redis import AWAY
 from kombu_delayq.store import DelayStore
 from kombu_delayq.text import readable
 
@@ -111,7 +111,7 @@ def connection_of(app: Celery) -> Connection:
 
 
 def _is_known(error: Exception) -> bool:
-    return isinstance(error, (DelayqError, OperationalError, OSError, RedisError))
+    return isinstance(error, (DelayqError, *AWAY))
 
 
 def metrics(request: Request) -> Response:
@@ -174,7 +174,7 @@ def health_of(broker: ServeBroker, *, needs_leader: bool) -> tuple[int, HealthAn
         is_up, leads = True, store.unless_away(lambda: store.leases.leader() is not None)
         if leads is None:
             store.now_ms()  # raises if no other node answers, either
-    except (RedisError, OSError, OperationalError) as error:
+    except AWAY as error:
         if not isinstance(error, ResponseError):
             broker.lost()  # the next probe may reach another broker of a failover list
         is_up, leads = False, None

@@ -74,7 +74,7 @@ class PatientConsumer(_Consumer):
             else:
                 _put_off(message, {**raw, "properties": {**properties, TRIED: [since_ms, times + 1]}}, now_ms, times)
                 self._say(message, reason, error)
-        except ResponseError as refused:  # a full Redis, or an ACL
+        except ResponseError as refused:  # such as an ACL
             logger.error("a message that this worker cannot run stays in its hands until it stops: %s", refused)
         else:
             message.count("unknown")

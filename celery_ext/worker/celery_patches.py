@@ -35,7 +35,7 @@ from celery_ext.worker.remote_control import extended_commands
 from celery_ext.worker.task_threads import TaskThreads
 from kombu_delayq.consume import FetchedMessage
 from kombu_delayq.message import JSON, from_json
-from kombu_delayq.redis import is_wrong_type
+from kombu_delayq.redis import is_full, is_wrong_type
 
 logger = get_logger(__name__)
 
@@ -123,7 +123,7 @@ PATCHES = (
     ),
     Patch(
         "`start` of the consumer's blueprint",
-        "Celery's worker ends at a key of the wrong type, and so would each other one that needs the key. Ours waits.",
+        "Celery's worker ends where Redis is full when it starts, or at a key of the wrong type. Ours waits.",
         _HERE,
         stays=True,
     ),
@@ -322,21 +322,30 @@ def _end_solo(celerys: Callable[..., Any], *args: Any) -> Any:
 
 
 def _start_or_wait(celerys: Callable[..., Any], consumer: Any) -> Any:
-    """Starts a consumer, and consumes. While a key of the wrong type is in the way, the worker waits.
+    """Starts a consumer, and consumes. While Redis is full, or a key of the wrong type is in the way, the worker waits.
 
-    Celery's own worker would end, and so would all others that need the key.
+    Celery's own worker would end, and so would all others that need room, or the key.
 
     Raises:
-        RedisConnectionError: The key is away. For Celery the connection is lost, so that it starts anew.
+        RedisConnectionError: It may go on. For Celery the connection is lost, so that it starts anew.
         WorkerShutdown: The worker is to end.
     """
     try:
         return celerys(consumer)
     except ResponseError as error:
-        if not is_wrong_type(error):
+        if is_full(error):
+            logger.error("this worker cannot start while Redis is full, and waits: %s", error)
+            _wait()
+        elif is_wrong_type(error):
+            _await_right_keys(consumer.app, error)
+        else:
             raise
-        _await_right_keys(consumer.app, error)
         raise RedisConnectionError(str(error)) from error
+
+
+def _wait() -> None:
+    sleep(LOOK_S)
+    state.maybe_shutdown()
 
 
 def _await_right_keys(app: Any, error: ResponseError) -> None:
@@ -346,8 +355,7 @@ def _await_right_keys(app: Any, error: ResponseError) -> None:
         found = wrong_keys(store, app)
         logger.error("this worker consumes nothing, and waits: %s", "; ".join(found) or error)
         while True:
-            sleep(LOOK_S)
-            state.maybe_shutdown()
+            _wait()
             if not wrong_keys(store, app):
                 return
 

@@ -109,6 +109,7 @@ class FetchedMessage(_Message):
         self.channel.fetcher.going_on.discard(tag)
         self.channel.fetcher.excuse(tag)
         self.channel.fetcher.held.pop(tag, None)
+        self.ack = _is_gone  # an acknowledgement that Celery's loop has yet to make has nothing to do
         if not self.acknowledged:
             virtual.QoS.ack(self.channel.qos, tag)
             self._state = "REQUEUED"
@@ -118,3 +119,7 @@ class FetchedMessage(_Message):
         if isinstance(self._raw, FetchedPayload):
             with suppress(RedisConnectionError):  # the connection is lost, and with it what its consumer had counted
                 self.channel.consumer.count(self._raw.queue, outcome)
+
+
+def _is_gone(multiple: bool = False) -> None:
+    """Stands for ``ack`` of a message that a script has taken."""

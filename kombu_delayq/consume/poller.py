@@ -15,7 +15,7 @@ from kombu.utils.eventio import ERR, READ, poll
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from kombu_delayq.redis import NotPrimary, clears, raise_as_lost
+from kombu_delayq.redis import NotPrimary, clears, is_full, raise_as_lost
 
 _Poller: Any = object if TYPE_CHECKING else stock.MultiChannelPoller
 
@@ -63,6 +63,8 @@ class DelayedPoller(_Poller):
         self._waker: tuple[socket.socket, socket.socket] | None = None
         self._is_waking = False
         self._ticks: Any = None
+        #: What the event loop calls with each turn, until ``close``. kombu itself would leave it there for good.
+        self.turns: set[Any] = set()
         self._look_at = -inf
         self._has_looked = True
 
@@ -151,6 +153,9 @@ class DelayedPoller(_Poller):
         ticks, self._ticks = self._ticks, None
         if ticks is not None:
             ticks.cancel()
+        turns, self.turns = self.turns, set()
+        if turns:
+            self._loop.on_tick -= turns
         waker, self._waker = self._waker, None
         if waker is not None:
             with suppress(KeyError, ValueError, OSError):
@@ -326,5 +331,5 @@ def _unless_refused() -> Iterator[None]:
     try:
         yield
     except ResponseError as error:
-        if not clears(error):
+        if not (clears(error) or is_full(error)):
             raise

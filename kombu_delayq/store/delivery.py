@@ -89,7 +89,8 @@ class Delivery(StorePart):
 
     def __init__(self, client: StoreClient, registry: QueueRegistry) -> None:
         super().__init__(client, registry)
-        self._ready = lru_cache(MOST_QUEUES)(client.ready)
+        #: What is the same in many calls. It checks the names of queues, too.
+        self._push_to = lru_cache(MOST_QUEUES)(self._push_of_none)
         self._empty_offer = lru_cache(MOST_QUEUES)(self._offer_of_none)
         options = client.options
         self._had_heads: frozenset[str] = frozenset()  # queues that had messages at the last look
@@ -149,11 +150,14 @@ class Delivery(StorePart):
             queue: The queue.
             offer: The message; its due time is not looked at.
             expire_ms: kombu's ``x-expires`` of the queue in ms, 0 for none.
+
+        Raises:
+            InvalidQueueName: The name of the queue is kept for others.
         """
-        lists = self._ready(queue)
-        command = ("LPUSH", lists[self._client.list_of_priority[offer.priority]])
+        command = self._push_to(queue, offer.priority)
         if expire_ms:
-            self._client.send([(*command, offer.body), *(("PEXPIRE", name, expire_ms) for name in lists)])
+            ends = [("PEXPIRE", name, expire_ms) for name in self._client.ready(queue)]
+            self._client.send([(*command, offer.body), *ends])
         else:
             self._client.ask_directly(command, offer.body)
 
@@ -373,6 +377,11 @@ class Delivery(StorePart):
         count, size = options.transfer_batch // kept.batch_share, options.transfer_batch_bytes // kept.bytes_share
         keys, counts = self._client.stored(queue, layout), self._keys.counts(queue)
         return Batch(keys, max(count, 1), max(size, 1), counts)
+
+    def _push_of_none(self, queue: str, priority: int) -> Command:
+        """Returns the command of ``push`` without its message."""
+        self._keys.check_queue(queue)
+        return "LPUSH", self._client.ready(queue)[self._client.list_of_priority[priority]]
 
     def _offer_of_none(self, queue: str, expire_ms: int) -> Call[Offered]:
         """Returns the call of ``offer`` without its messages."""

@@ -118,7 +118,7 @@ def forget_empty(
 @operation()
 def keep_alive(*, keys: Stored, expire: int, counts: Key) -> str: ...
 @operation()
-def purge(*, keys: Stored, counts: Key) -> int: ...
+def purge(*, keys: Stored, ready: ListKeys, counts: Key) -> int: ...
 @operation()
 def convert(*, into: Into, others: Stored, count: int, max_bytes: int) -> tuple[int, int, int, int, str]: ...
 
@@ -271,9 +271,10 @@ class Queues(StorePart):
 
         Args:
             queue: Its name.
-            with_ready: Whether those go, too, that wait for a consumer apart from the queue's lists.
+            with_ready: Whether those go, too, that wait for a consumer.
         """
-        count = self._client.run(purge(keys=self._client.stored(queue), counts=self._keys.counts(queue)))
+        lists = self._client.ready(queue) if with_ready else ()
+        count = self._client.run(purge(keys=self._client.stored(queue), ready=lists, counts=self._keys.counts(queue)))
         with suppress(NoPermissionError):
             count += sum(hooks.made("purged", self._client, self._registry, queue, with_ready))
         with suppress(NoPermissionError):  # then the name stays until the leading transfer worker drops it
@@ -281,7 +282,7 @@ class Queues(StorePart):
         return count
 
     def delete(self, queue: str) -> int:
-        """Removes a queue's delayed messages and all that is known about it. Returns how many messages."""
+        """Removes a queue's messages and all that is known about it. Returns how many messages."""
         count = self.purge(queue, with_ready=True)
         with suppress(NoPermissionError):
             last = int(time_ms(self._client.redis.time()) // 3_600_000)

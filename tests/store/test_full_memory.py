@@ -104,13 +104,17 @@ GOES_ON: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
     "ack": (held, lambda store, held: store.fetching.ack([one.tag for one in held], "q") == []),
     "requeue next": (held, lambda store, held: requeued(store, held, "next")),
     "requeue last": (held, lambda store, held: requeued(store, held, "last")),
+    "adopt": (held, lambda store, held: store.delivery.adopt("q", waiting("i"), held[0].tag) == "first"),
     "fetch none": (held, lambda store, _: fetched(store, 0)),
     "fetch one": (held, lambda store, _: fetched(store, 1)),
     "fetch two": (held, lambda store, _: fetched(store, 2)),
     "give_back": (lives, lambda store, _: store.delivery.give_back("q", 0, "taken") == 1),
     "heartbeat": (lives, lambda store, _: store.consumers.heartbeat(ME, ["q"])),
     "heartbeat of a new one": (lives, lambda store, _: store.consumers.heartbeat(OTHER, ["q"], is_new=True)),
-    "leave": (lives, lambda store, _: not (store.consumers.leave(ME, "q") or store.client.exists(CONSUMERS, CONSUMED))),
+    "leave": (
+        lives,
+        lambda store, _: not (store.consumers.leave([ME], "q") or store.client.exists(CONSUMERS, CONSUMED)),
+    ),
     "fence": (
         lambda store: (lives(store), end_lease(store)),
         lambda store, _: store.consumers.fence([ME], "q") == [ME],
@@ -170,7 +174,6 @@ REFUSED: dict[str, tuple[Callable[[DelayStore], Any], Callable[[DelayStore, Any]
     "offer": (waits, lambda store, _: store.delivery.offer("q", *LARGE).offered == 20),
     "put": (waits, lambda store, _: store.delivery.put("q", PageId("s", 1), [*LARGE, now("now")])),
     "transfer": (waits, lambda store, _: store.delivery.transfer("q").moved == 10 and not store.queues.size("q")),
-    "adopt": (held, lambda store, held: store.delivery.adopt("q", waiting("i"), held[0].tag) == "first"),
     "promote": (
         lambda store: (token := elected(store), store.part(Promotion).promote(JOURNAL_ID, token, [row(1)]))[0],
         lambda store, token: (

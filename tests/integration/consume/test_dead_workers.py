@@ -154,8 +154,9 @@ def test_what_a_worker_had_reserved_before_an_outage_runs_again(fleet: Proj) -> 
     for value in range(4):
         fleet.send("gated", "gate", value)
     fleet.await_runs(1)
-    until(lambda: holds(fleet, 3))
-    fleet.server.client().client_kill_filter(_type="normal", skipme=True)
+    client = fleet.server.client()
+    until(lambda: holds(fleet, 3) and client.info("clients")["blocked_clients"])  # it waits, and so notices the loss
+    client.client_kill_filter(_type="normal", skipme=True)
     until(lambda: "Connection to broker lost" in worker.log)
     fleet.journal.set("gate", 1)
     until(lambda: {run["value"] for run in fleet.runs()} == {0, 1, 2, 3}, 60)

@@ -1,7 +1,5 @@
 """Stock kombu and Celery beside ours on a server with hash slots: docs/how-to/cluster.md says what they can do."""
 
-from collections.abc import Iterator
-
 import pytest
 from celery import Celery
 from kombu.exceptions import OperationalError
@@ -15,18 +13,11 @@ pytestmark = pytest.mark.wide
 CROSS_SLOT = "Keys in request don't hash to the same slot"
 
 
-@pytest.fixture(scope="module")
-def slotted() -> Iterator[PrivateRedis]:
-    """A server with hash slots, also where the other tests run on a plain one."""
-    with PrivateRedis(slots=True) as server:
-        yield server
-
-
 @pytest.fixture
-def empty(slotted: PrivateRedis) -> PrivateRedis:
-    """The same, without keys."""
-    slotted.client().flushall()
-    return slotted
+def empty(slots_server: PrivateRedis) -> PrivateRedis:
+    """A server with hash slots, without keys."""
+    slots_server.client().flushall()
+    return slots_server
 
 
 def test_a_stock_worker_ends_at_its_start_and_takes_nothing(make_proj: MakeProj, empty: PrivateRedis) -> None:

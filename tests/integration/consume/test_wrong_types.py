@@ -1,10 +1,11 @@
-"""A key of the wrong type in the place of one that all workers share: they wait, name it, and go on when it is away."""
+"""What would end a worker at its start: a full Redis, or a key of the wrong type in the place of one that all share."""
 
 import json
 
 import pytest
 import redis
 
+from celery_ext.demo.private_redis import PrivateRedis
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import MakeProj, Proj
 
@@ -61,6 +62,23 @@ def test_a_worker_starts_once_the_key_is_away(make_proj: MakeProj, key: str) -> 
     worker.ready()
     runs(proj, "after")
     assert worker.stop() == 0
+
+
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])
+def test_a_worker_starts_once_redis_has_room(make_proj: MakeProj, own_server: PrivateRedis, pool: str) -> None:
+    """It says so, does not end, and consumes then; told to stop meanwhile, it does."""
+    proj = make_proj(own_server)
+    client = own_server.client()
+    client.config_set("maxmemory", 1)
+    workers = [proj.worker(pool=pool, wait=False) for _ in range(2)]
+    for worker in workers:
+        until(lambda worker=worker: "while Redis is full" in worker.log or not worker.alive(), 60, "it says so")
+        assert worker.alive(), worker.log[-2000:]
+    assert workers[0].stop() == 0
+    client.config_set("maxmemory", 0)
+    workers[1].ready()
+    runs(proj, "after")
+    assert workers[1].stop() == 0
 
 
 @pytest.mark.parametrize("key", ["{delayq}:queues", "{delayq}:transfer"])

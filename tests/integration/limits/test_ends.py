@@ -105,7 +105,7 @@ OF_PROCESSES: dict[str, Send] = {
     "time limit, not acknowledged": task("too_long_unacked"),
     "killed, early-acked": task("die_early"),
     "killed, late-acked": task("die"),
-    "killed, and comes again": task("die_at_first"),
+    "killed, and comes again": task("die_once"),
 }
 
 

@@ -183,7 +183,7 @@ def test_the_rights_of_the_page_are_enough(users: PrivateRedis) -> None:
     assert len(fetch(store, 8, "orders", first=3)) == 2
     assert part.back_off("orders", "account:7", 60, f"{ME}.1", "body", 0, is_early=False)
     part.nudge(["orders"])
-    store.consumers.leave(ME, "orders")
+    store.consumers.leave([ME], "orders")
     assert {state.running for state in part.keys("orders")} == {0}
     assert part.unpark("orders") > 0
     store.close()
@@ -214,7 +214,7 @@ def test_a_worker_without_the_rights_still_consumes(users: PrivateRedis) -> None
     assert len(fetch(store, 8, "orders", first=3)) == 1
     assert store.fetching.ack([f"{ME}.{number}" for number in (1, 2, 3)], "orders") == []
     assert len(fetch(store, 8, "orders", first=4)) == 2
-    store.consumers.leave(ME, "orders")
+    store.consumers.leave([ME], "orders")
     assert {state.running for state in admin.part(LimitStore).keys("orders")} == {0}
     assert admin.fetching.size("orders") == 2
     for each in (store, admin):

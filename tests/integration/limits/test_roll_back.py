@@ -50,7 +50,7 @@ def test_stock_consumers_get_what_waits_in_sub_queues(
     """After the last consumer has left that knows limits, stock kombu gets every message, in order; the log says so."""
     with caplog.at_level(logging.WARNING, turns.__name__):
         store.fetching.ack([f"{ME}.1"], "orders")
-        store.consumers.leave(ME, "orders")
+        store.consumers.leave([ME], "orders")
         until(lambda: store.client.llen("orders") == 3)
     with Connection(redis_server.url) as stock:
         channel = stock.default_channel
@@ -66,7 +66,7 @@ def test_consumers_of_a_version_without_limits_get_what_waits(store: DelayStore)
     about = json.loads(store.client.hget(KEYS.consumed(""), OTHER) or "")
     del about["places"]
     store.client.hset(KEYS.consumed(""), OTHER, json.dumps(about))
-    store.consumers.leave(ME, "orders")
+    store.consumers.leave([ME], "orders")
     until(lambda: store.client.llen("orders") == 3)
 
 

@@ -7,7 +7,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from kombu import Connection, Queue
+from kombu import Connection, Exchange, Queue
 from kombu.mixins import ConsumerMixin
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -154,3 +154,16 @@ def test_who_consumes_redissons_form_makes_its_queue_known(proj: Proj, layout: s
     """The first message may be that of a JVM service, which tells no transfer worker of the queue."""
     with proj.connection() as connection, connection.Consumer(JOBS, on_message=print):
         assert proj.server.client().sismember("{delayq}:queues", "jobs") == (layout == "redisson")
+
+
+@pytest.mark.parametrize("empty", ["queue_purge", "queue_delete"])
+def test_a_full_queue_goes_in_the_background(proj: Proj, empty: str) -> None:
+    """Redis goes on while it frees what was ready in a queue that is emptied or deleted."""
+    client = proj.server.client()
+    client.lpush("jobs", *["x" * 1000] * 2_000)
+    with proj.connection() as connection:
+        Queue("jobs", Exchange("shop"), "jobs")(connection.default_channel).declare()
+        client.config_resetstat()
+        getattr(connection.default_channel, empty)("jobs")
+    assert not client.exists("jobs")
+    until(lambda: client.info("memory")["lazyfreed_objects"] > 0)

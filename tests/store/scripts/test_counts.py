@@ -199,7 +199,7 @@ OTHER_KEYS = [
     *(f"~delayq:{{q}}:{what}" for what in ("due", "bodies", "order", "duplicates", "notes", "ids", "landing*")),
     *(f"~delayq:{{q}}:{what}" for what in ("consumers", "consumed", "places*")),
     "~{delayq}:places*",
-    *("~q*", "~{q}*", "~dead", "~unacked*", "~redisson*"),
+    *("~q*", "~{q}*", "~dead", "~unacked*", "~redisson*", "~*:moves"),
 ]
 
 

@@ -105,14 +105,6 @@ def die(self: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@app.task(bind=True, name="proj.die_at_first", acks_late=True, reject_on_worker_lost=True)
-def die_at_first(self: Any) -> None:
-    """Ends its pool process when it comes for the first time, and comes again."""
-    note(self)
-    if not self.request.delivery_info["redelivered"]:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def _pass(gate: str) -> None:
     while not journal.exists(gate):
         time.sleep(0.02)

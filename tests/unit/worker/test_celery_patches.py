@@ -1,6 +1,5 @@
 """What is replaced in Celery, without a worker."""
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,14 +54,6 @@ def patched(consumer_cls: Any = OwnConsumer, **settings: Any) -> Any:
     )
     patch_worker(worker)
     return worker
-
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """Each test begins and ends with Celery as it is."""
-    take_off()
-    yield
-    take_off()
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ def test_a_consumer_empties_its_queue_and_waits_on(own_server: PrivateRedis) -> 
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("pool", ["solo", "prefork"])
+@pytest.mark.parametrize("pool", ["solo", "prefork", "gevent"])
 def test_a_worker_lives_while_redis_is_full(make_proj: MakeProj, own_server: PrivateRedis, pool: str) -> None:
     """Neither a busy worker nor an idle one ends; it runs what waits, and what comes when there is room again."""
     proj = make_proj(own_server, task_ignore_result=True, worker_enable_remote_control=False)

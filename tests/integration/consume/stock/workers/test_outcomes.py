@@ -16,7 +16,7 @@ OUTCOMES = {
     **dict.fromkeys(("dropped", "ignored", "fail", "fail_unacked"), ONCE),
     "again": [False, False],
 }
-OF_PROCESSES = OUTCOMES | {"die_at_first": TWICE, **dict.fromkeys(("too_long", "softly", "die"), ONCE)}
+OF_PROCESSES = OUTCOMES | {"die_once": TWICE, **dict.fromkeys(("too_long", "softly", "die"), ONCE)}
 if celery.VERSION >= (5, 7):  # before, such a message stayed in hand until the worker ended
     OF_PROCESSES["too_long_unacked"] = TWICE
 
