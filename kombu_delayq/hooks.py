@@ -45,7 +45,7 @@ def expect_worker() -> None:
     signals = sys.modules.get("celery.signals")  # every worker has imported this module
     if signals is None:
         return
-    signals.worker_init.connect(_begin, dispatch_uid="delayq-hooks")
+    signals.worker_init.connect(_begin, weak=False, dispatch_uid="delayq-hooks")
     if "celery.worker.consumer" in sys.modules:  # only workers import it
         call("worker")
 

@@ -66,7 +66,7 @@ def start_armer(sender: Any, **kwargs: Any) -> None:
 
         armer = _armers[sender.app] = Armer(sender.app, source_of(sender.app))
         armer.start()
-        task_received.connect(_look_at, dispatch_uid="delayq-stock-beat")
+        task_received.connect(_look_at, weak=False, dispatch_uid="delayq-stock-beat")
 
 
 def _look_at(sender: Any, request: Any, **kwargs: Any) -> None:

@@ -85,7 +85,7 @@ def _begin() -> _Run | None:
     request = None if task is None else task.request_stack.top
     if request is None or request.id is None or request.called_directly or request.is_eager:
         return None
-    task_postrun.connect(_end, dispatch_uid="delayq-stop")
+    task_postrun.connect(_end, weak=False, dispatch_uid="delayq-stop")
     run = _runs[get_ident()] = _Run(task, request)
     return run
 

@@ -26,7 +26,9 @@ def has_to_stop() -> bool:
 
 
 def watch_shutdown(worker: Any) -> Callable[[], None]:
-    """Watches whether a worker is told to stop, and notes then when its tasks have to. Returns what ends the watch.
+    """Watches for the moment at which a worker is told to stop, and then notes when its tasks have to end.
+
+    Returns a function that ends the watch.
 
     Args:
         worker: Celery's ``WorkController``, before it starts.
@@ -35,7 +37,7 @@ def watch_shutdown(worker: Any) -> Callable[[], None]:
     grace_s = worker.app.conf.get(SETTING)
     _grace_s = inf if grace_s is None else float(grace_s)
     _stops_at = memoryview(mmap(-1, 8)).cast("d")
-    worker_shutting_down.connect(_begin_warm, dispatch_uid="delayq-shutdown-grace")
+    worker_shutting_down.connect(_begin_warm, weak=False, dispatch_uid="delayq-shutdown-grace")
     waits = worker.wait_for_soft_shutdown
     worker.wait_for_soft_shutdown = partial(_wait, waits, worker.app.conf)
     return partial(setattr, worker, "wait_for_soft_shutdown", waits)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from celery_ext.features import modules_of
 from celery_ext.testing.memory_shelf import Kept, Shelf
-from kombu_delayq.message import CHAIN_ID, Became, headers_of, is_doomed, key_of, read, unsigned
+from kombu_delayq.message import Became, headers_of, is_doomed, key_of, read, unsigned
 from kombu_delayq.options import Options
 from kombu_delayq.store import (
     CancelledChains,
@@ -23,6 +23,7 @@ from kombu_delayq.store import (
     Scanned,
     Transferred,
     Waiting,
+    is_step,
 )
 from kombu_delayq.text import as_bytes, as_text
 
@@ -75,7 +76,7 @@ class MemoryLookup:
                     self._shelf.remove(kept)
                     found.setdefault(identity, []).append(kept.message)
                 if removed:
-                    has_step = any(CHAIN_ID.encode() in (kept.message.body or b"") for kept in removed)
+                    has_step = any(is_step(kept.message) for kept in removed)
                     (self._shelf.chains if has_step else self._shelf.refused).discard(identity)
         for messages in found.values():
             messages.sort(key=lambda message: message.due_ms)
@@ -108,11 +109,18 @@ class MemoryLookup:
         def remove(kept: Kept, chain: str) -> str:
             self._shelf.remove(kept)
             if chain:
-                self._shelf.refused.add(chain)
-                self._shelf.chains.discard(chain)
+                ended.add(chain)
             return "cancelled"
 
-        return [self._change(queue, message, remove, chain) for message, chain in messages]
+        ended = set[str]()
+        words = [self._change(queue, message, remove, chain) for message, chain in messages]
+        with self._shelf.lock:
+            self._shelf.refused |= ended
+            self._shelf.chains -= ended
+            for kept in [kept for chain in ended for kept in self._shelf.find([queue], chain)]:
+                if is_step(kept.message):  # a copy of the step that went
+                    self._shelf.remove(kept)
+        return words
 
     def _change(self, queue: str, read: Waiting, change: Callable[[Kept, T], str], wanted: T) -> str:
         with self._shelf.lock:

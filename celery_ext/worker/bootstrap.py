@@ -45,12 +45,12 @@ def install(app: Any, *, fast_publish: bool = False, periodic: bool = False) -> 
 
 def attach() -> None:
     """Connects to Celery's signals. A second call changes nothing."""
-    worker_init.connect(refuse_bypassed_transport, dispatch_uid="delayq-bypassed-transport")
-    worker_init.connect(begin, dispatch_uid="delayq-remote-control")
-    beat_init.connect(install_in, dispatch_uid="delayq-beat")
-    celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
-    worker_ready.connect(start_armer, dispatch_uid="delayq-periodic")
-    worker_shutdown.connect(stop_armer, dispatch_uid="delayq-periodic-end")
+    worker_init.connect(refuse_bypassed_transport, weak=False, dispatch_uid="delayq-bypassed-transport")
+    worker_init.connect(begin, weak=False, dispatch_uid="delayq-remote-control")
+    beat_init.connect(install_in, weak=False, dispatch_uid="delayq-beat")
+    celeryd_after_setup.connect(report, weak=False, dispatch_uid="delayq-report")
+    worker_ready.connect(start_armer, weak=False, dispatch_uid="delayq-periodic")
+    worker_shutdown.connect(stop_armer, weak=False, dispatch_uid="delayq-periodic-end")
 
 
 def begin(sender: Any = None, **kwargs: Any) -> None:
@@ -62,10 +62,10 @@ def begin(sender: Any = None, **kwargs: Any) -> None:
     """
     from celery_ext.worker.celery_patches import patch_commands  # brings in all of Celery's worker
 
-    celeryd_after_setup.connect(report, dispatch_uid="delayq-report")
-    worker_ready.connect(note_chains, dispatch_uid="delayq-chains")
-    worker_ready.connect(declare_limits, dispatch_uid="delayq-limits")
-    worker_ready.connect(look_at_start, dispatch_uid="delayq-doctor")
+    celeryd_after_setup.connect(report, weak=False, dispatch_uid="delayq-report")
+    worker_ready.connect(note_chains, weak=False, dispatch_uid="delayq-chains")
+    worker_ready.connect(declare_limits, weak=False, dispatch_uid="delayq-limits")
+    worker_ready.connect(look_at_start, weak=False, dispatch_uid="delayq-doctor")
     patch_commands()
     if sender is not None:
         install_in(sender)

@@ -22,6 +22,7 @@ from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.lookup import Change, is_step
 from kombu_delayq.store.types import Offer, PageId, Waiting
+from kombu_delayq.text import as_text
 from tests.store import test_search
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, announced, popped
@@ -196,6 +197,18 @@ def test_both_stores_give_the_same_answers(make_store: MakeStore, ear: Ear) -> N
             max_examples=80, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
         ),
     )
+
+
+@pytest.mark.plain_server
+@pytest.mark.parametrize("layout", ["hash"])
+def test_a_copy_of_a_discarded_step_goes_with_it(make_store: MakeStore) -> None:
+    """Both stores remove whatever is of the chain that ends, and leave what has its id by chance."""
+    bodies = ["x", "y", json.dumps({"headers": {"retries": 1}, CHAIN_ID: "the chain"})]
+    for store in (make_store(), new_memory_store([])):
+        store.delivery.offer("q", *(Offer("a", repr(FUTURE_MS + at), 0, body) for at, body in enumerate(bodies)))
+        first, *_ = store.scan.browse("q").messages
+        assert store.lookup.discard("q", [(first, "a")]) == ["cancelled"]
+        assert [as_text(found.body) for found in store.scan.browse("q").messages] == ["y"]
 
 
 def test_the_counterpart_takes_the_same_arguments(make_store: MakeStore) -> None:

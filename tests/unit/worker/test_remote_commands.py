@@ -1,6 +1,7 @@
 """Celery's remote-control commands after a worker has taken ours in their place."""
 
 import inspect
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from celery.worker.control import Panel
 
 from celery_ext.worker import bootstrap
 from celery_ext.worker.celery_patches import patch_commands
+from kombu_delayq import hooks
 
 OURS = {"revoke", "terminate", "scheduled", "dump_schedule", "query_task", "stats"}
 
@@ -45,3 +47,13 @@ def test_a_worker_takes_them_once_however_often_it_was_attached(stock: dict[str,
     assert Panel.data == stock
     [receiver] = [each for (key, _), each in worker_init.receivers if key == "delayq-remote-control"]
     assert receiver is not None
+
+
+def test_a_connection_leaves_nothing_in_signals(stock: dict[str, Any]) -> None:
+    """Each new connection of a worker connects to Celery's signals again, and none leaves a finalizer there."""
+    counts = set()
+    for _ in range(3):
+        hooks.expect_worker()
+        bootstrap.begin()
+        counts.add(len(weakref.finalize._registry))
+    assert len(counts) == 1
