@@ -59,13 +59,14 @@ def open_store(
         kombu.exceptions.OperationalError: With a retry policy: no broker answered.
         RedisError, OSError: Without a retry policy: no broker answered; this is the error of the last one.
     """
-    once = {"max_retries": max(len(connection.alt), 1), "interval_start": 0, "interval_step": 0}
-    policy = once if retry_policy is None else retry_policy
-    connection.ensure_connection(
-        errback=lambda error, _: on_error(error),
-        reraise_as_library_errors=retry_policy is not None,
-        **{name: policy[name] for name in RETRY_OPTIONS if name in policy},
-    )
+    if not connection.connected:
+        once = {"max_retries": max(len(connection.alt), 1), "interval_start": 0, "interval_step": 0}
+        policy = once if retry_policy is None else retry_policy
+        connection.ensure_connection(
+            errback=lambda error, _: on_error(error),
+            reraise_as_library_errors=retry_policy is not None,
+            **{name: policy[name] for name in RETRY_OPTIONS if name in policy},
+        )
     channel = connection.default_channel
     if not keeps_delayed(type(channel)):
         raise OtherTransport(

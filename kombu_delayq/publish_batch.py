@@ -13,7 +13,7 @@ from kombu_delayq.store import Offer, PageId
 
 #: Largest number of messages, and about the largest number of bytes, that one call of the offer script stores. More
 #: would keep Redis busy.
-MAX_OFFERS = 200
+MAX_OFFERS = 100
 MAX_BYTES = 250_000
 
 _PublishBatch: Any = getattr(stock, "PublishBatch", object)

@@ -45,7 +45,7 @@ class JournaledJobs(PartOfBoth[BulkJobs]):
             raise InvalidIfWaiting(f"if_waiting={job.if_waiting!r} of a bulk job does not work with a journal")
         if not self._may_write(job):
             return offers
-        cutoff_ms = self._placement.cutoff_ms()
+        cutoff_ms, offers = self._placement.cutoff_ms(), list(offers)  # each is one object from here on
         _, far = self._placement.split([one for one in offers if one.body], cutoff_ms)
         kept = [one for one in offers if one.body and one.due] if self._placement.takes_all else far
         if not kept:

@@ -6,7 +6,7 @@ from celery_ext.publish.fast import FastPublisher
 from celery_ext.publish.recipe import Call, Recipe, Target, has_receivers, is_routed_by_code, waits_in_redis
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import EXPIRES, PLACEHOLDERS, RESULT_OF_UNKNOWN, Gaps, NoTemplate, Template, catching
-from celery_ext.publish.write import headers_json, saferepr, texts_of
+from celery_ext.publish.write import body_json, headers_json, saferepr, texts_of
 from kombu_delayq.later import later
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = [
     "aclose",
     "asend",
     "asend_many",
+    "body_json",
     "catching",
     "has_receivers",
     "headers_json",

@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery
 from celery.app import amqp
+from celery.app.task import Task
 from celery.backends.base import Backend
 from kombu.common import maybe_declare
+from kombu.connection import Connection
 from kombu.exceptions import LimitExceeded
 from kombu.log import get_logger
 
-from celery_ext.delays import LEFT_TO_CELERY
+from celery_ext.delays import LEFT_TO_CELERY, DelayChainTask
 from celery_ext.limits import add_key
 from celery_ext.publish.recipe import IN_OPTIONS, Recipe, applies_as_celery, has_receivers, recipe_of
 from celery_ext.publish.shards import ShardRouter
 from celery_ext.publish.template import NoTemplate
 from celery_ext.publish.watch import Watch
-from celery_ext.publish.write import Own, Writer, Written, new_task_id
+from celery_ext.publish.write import Own, Uuids, Writer, again, is_in_utc
 from kombu_delayq.channel import DelayedChannel
 
 if TYPE_CHECKING:
@@ -27,7 +29,9 @@ logger = get_logger(__name__)
 #: So many tasks and sets of options are known. Then all are forgotten: they may differ with every call.
 _MOST_RECIPES = 1000
 #: Options of calls that Celery has to send.
-_OF_CELERY = ("producer", "publisher", "connection", "router", "link", "link_error", "group_id", "chord", "chain")
+_OF_CELERY = frozenset(
+    ("producer", "publisher", "connection", "router", "link", "link_error", "group_id", "chord", "chain")
+)
 #: Options that the app's ``send_task`` reads before this publisher.
 _READ_BEFORE = frozenset(("delay_chain", "delay_level", "if_waiting", "waiting_key"))
 _NO_OPTIONS = (None,) * len(IN_OPTIONS)
@@ -49,12 +53,14 @@ class _Noted(Watch):
     Attributes:
         recipes: By task and options: how their messages are made, or why Celery has to make them. None after the first
             call, which Celery sends: there may be no other.
+        uuids: Draws ids.
         timeout_s: How long to wait for a connection; Celery before 5.6 waits without an end.
     """
 
     def __init__(self, app: Celery) -> None:
         super().__init__(app)
         self.recipes: dict[Hashable, Writer | str | None] = {}
+        self.uuids = Uuids()
         self.timeout_s: float | None = app.conf.get("broker_pool_acquire_timeout")
         if self.why_not:
             logger.info("Celery makes all messages of app %s: %s", app.main, self.why_not)
@@ -108,7 +114,8 @@ class FastPublisher:
             given["shadow"] = given["shadow"] or None
         if task.priority:  # before 5.7 it is no execution option
             given.setdefault("priority", task.priority)
-        result = self._send(noted, task.name, args, kwargs, given, task.AsyncResult, task)
+        make_result = None if _has_results_of_app(task) else task.AsyncResult
+        result = self._send(noted, task.name, args, kwargs, given, make_result, task)
         return LEFT_TO_CELERY if result is None else result
 
     def send(self, name: str, args: Any = None, kwargs: Any = None, *positional: Any, **options: Any) -> Any:
@@ -134,14 +141,17 @@ class FastPublisher:
         args: Any,
         kwargs: Any,
         options: dict[str, Any],
-        make_result: Callable[[str], Any],
+        make_result: Callable[[str], Any] | None,
         task: Any,
     ) -> Any:
         """Sends a call, as ``send`` does, by the recipes of the app as noted, and takes its own out of the options.
 
         As keyword arguments, Python would compare each of the options with the names of all parameters.
+        ``make_result`` is None for the app's own class of results.
         """
-        if _take_of_celery(options) or _sends_callback() or has_receivers(name):
+        if not _OF_CELERY.isdisjoint(options) and _take_of_celery(options):
+            return None
+        if _sends_callback() or has_receivers(name):
             return None
         take = options.pop
         countdown, eta, task_id = take("countdown", None), take("eta", None), take("task_id", None)
@@ -158,39 +168,63 @@ class FastPublisher:
         writer = self._writer(noted, name, options, is_expiring, bool(headers), task)
         if writer is None:
             return None
-        recipe = writer.recipe
-        app = self._app
+        app, recipe = self._app, writer.recipe
         parent = app.current_worker_task
         if parent and not (root_id and parent_id):
             root_id = root_id or parent.request.root_id or parent.request.id
             parent_id = parent_id or parent.request.id
-        identity = task_id or new_task_id()
-        own = Own(headers, root_id, parent_id, reply_to, *shown)
-        try:
-            if _is_celerys(recipe, expires if is_expiring else None, headers):
-                return None
-            message = writer.write(
-                args,
-                kwargs,
-                identity,
-                is_new=not task_id,
-                countdown=countdown,
-                eta=eta,
-                expires=expires if is_expiring else None,
-                own=own,
-            )
-        except Exception as error:  # Celery makes it, or meets the same fault and raises its own error
-            logger.info("Celery makes a message of task %s: ours fails with %s", name, type(error).__name__)
+        has_own = root_id or parent_id or reply_to or shown is not _NO_OPTIONS
+        own = Own(headers, root_id, parent_id, reply_to, *shown) if has_own else None
+        times = countdown, eta, expires if is_expiring else None
+        offer = self._offer(noted, writer, args, kwargs, task_id, times, headers, own)
+        if offer is None:
             return None
+        backend = app.backend
         try:
-            self._publish(noted, recipe, message, own.chain_id)
+            self._publish(noted, recipe, offer, own and own.chain_id, backend)
         except LeftToCelery:
             return None
-        result = make_result(identity)
+        identity = str(offer.id)
+        result = make_result(identity) if make_result else _class_of_results(app)(identity, backend, name)
         result.ignored = recipe.ignore_result
         if add_to_parent and parent:
             parent.add_trail(result)
         return result
+
+    def _offer(
+        self,
+        noted: _Noted,
+        writer: Writer,
+        args: Any,
+        kwargs: Any,
+        task_id: Any,
+        times: tuple[Any, Any, Any],
+        headers: Any,
+        own: Own | None,
+    ) -> "Offer | None":
+        """Makes the message of a call; None if Celery has to make it. ``times``: countdown, eta and expiry, or None."""
+        countdown, eta, expires = times
+        try:
+            if (expires is not None or headers) and _is_celerys(writer.recipe, expires, headers):
+                return None
+            if not (own or task_id) and expires is None and (not countdown or is_in_utc(self._app)):
+                offer = writer.plain.offer(args, kwargs, countdown, eta, headers)
+                if offer is not None:
+                    return offer
+            return writer.write(
+                args,
+                kwargs,
+                task_id or noted.uuids.draw(),
+                is_new=not task_id,
+                countdown=countdown,
+                eta=eta,
+                expires=expires,
+                own=own or Own(headers),
+            )
+        except Exception as error:  # Celery makes it, or meets the same fault and raises its own error
+            task = writer.recipe.name
+            logger.info("Celery makes a message of task %s: ours fails with %s", task, type(error).__name__)
+            return None
 
     def _noted(self) -> _Noted:
         """Returns the app as it is."""
@@ -225,15 +259,21 @@ class FastPublisher:
             recipes[key] = None
         elif not isinstance(found, str):
             more = {} if task_type is None else {"task_type": task_type}
-            found = recipes[key] = self._made(name, options, expires, headers, more)
+            found = recipes[key] = self._made(noted, name, options, expires, headers, more)
             return found if isinstance(found, Writer) else None
         return None
 
     def _made(
-        self, name: str, options: Mapping[str, Any], expires: bool | None, headers: bool, more: Mapping[str, Any]
+        self,
+        noted: _Noted,
+        name: str,
+        options: Mapping[str, Any],
+        expires: bool | None,
+        headers: bool,
+        more: Mapping[str, Any],
     ) -> Writer | str:
         try:
-            return Writer(self._app, recipe_of(self._app, name, options, expires, headers, **more))
+            return Writer(self._app, recipe_of(self._app, name, options, expires, headers, **more), noted.uuids.draw)
         except NoTemplate as reason:
             logger.info("Celery makes messages of task %s: %s", name, reason)
             return str(reason)
@@ -241,27 +281,29 @@ class FastPublisher:
             logger.info("Celery makes messages of task %s: ours fails with %s", name, type(error).__name__)
             return f"ours fails with {type(error).__name__}"
 
-    def _publish(self, noted: _Noted, recipe: Recipe, message: Written, chain_id: str | None) -> None:
+    def _publish(self, noted: _Noted, recipe: Recipe, offer: "Offer", chain_id: str | None, backend: Any) -> None:
         """Publishes a message, and tries again as Celery does. Source: kombu.messaging.Producer.publish."""
         policy = recipe.retry_policy
         # The connections of Celery's producers. A producer itself would do nothing here.
+        pool = noted.amqp.producer_pool.connections
         try:
-            connection = noted.amqp.producer_pool.connections.acquire(block=True, timeout=noted.timeout_s)
+            connection = _take(pool) or pool.acquire(block=True, timeout=noted.timeout_s)
         except LimitExceeded:
             raise LeftToCelery from None  # which raises its own error
         try:
-            if not recipe.ignore_result:
-                self._expect_result(connection, message.offer)
+            # Most backends do nothing.
+            if not recipe.ignore_result and type(backend).on_task_call is not Backend.on_task_call:
+                backend.on_task_call(noted.amqp.Producer(connection, auto_declare=False), str(offer.id))
             if policy is not None:
                 connection.transport_options.update(policy)
             try:
-                self._put(connection, recipe, message.offer, chain_id)
+                self._put(connection, recipe, offer, chain_id)
             except LeftToCelery:
                 raise
             except Exception as error:
                 if policy is None:
                     raise
-                attempts = _Attempts(lambda: self._put(connection, recipe, message.again(), chain_id), error)
+                attempts = _Attempts(lambda: self._put(connection, recipe, again(offer), chain_id), error)
                 connection.ensure(attempts, attempts, **policy)()
         except LeftToCelery:
             raise
@@ -269,15 +311,11 @@ class FastPublisher:
             with connection._reraise_as_library_errors():
                 raise
         finally:
-            connection.release()
-
-    def _expect_result(self, connection: Any, offer: "Offer") -> None:
-        backend = self._app.backend
-        if type(backend).on_task_call is not Backend.on_task_call:  # which does nothing
-            backend.on_task_call(self._app.amqp.Producer(connection, auto_declare=False), str(offer.id))
+            _give_back(pool, connection)
 
     def _put(self, connection: Any, recipe: Recipe, offer: "Offer", chain_id: str | None) -> None:
-        channel = connection.default_channel
+        # Its property does the rest for a connection that is lost or new, and takes several times as long.
+        channel = (connection.connected and connection._default_channel) or connection.default_channel
         if not isinstance(channel, DelayedChannel):
             raise LeftToCelery
         for queue in recipe.declare:
@@ -285,6 +323,33 @@ class FastPublisher:
                 policy = recipe.retry_policy
                 maybe_declare(queue, channel, retry=policy is not None, **(policy or {}))
         channel.put_one(recipe.template.queue, offer, chain_id, in_chain=recipe.in_chain)
+
+
+def _take(pool: Any) -> Any:
+    """Takes a connection out of a pool of kombu, as ``acquire`` does, in a quarter of the time; None if none is idle.
+
+    Source: kombu.resource.Resource.acquire, queue.Queue.get
+    """
+    if not pool.limit or pool._closed:
+        return None
+    idle = pool._resource
+    with idle.mutex:
+        if not (idle.queue and isinstance(idle.queue[-1], Connection)):  # the others are to be made
+            return None
+        connection = idle.queue.pop()
+    pool._dirty.add(connection)
+    return connection
+
+
+def _give_back(pool: Any, connection: Any) -> None:
+    """Returns a connection to its pool. Source: kombu.resource.Resource.release, queue.Queue.put."""
+    if not pool.limit:
+        connection.release()
+        return
+    pool._dirty.discard(connection)
+    with pool._resource.mutex:
+        pool._resource.queue.append(connection)
+        pool._resource.not_empty.notify()
 
 
 def _shard_of(
@@ -303,6 +368,26 @@ def _shard_of(
         if route is not None:
             break
     return {}
+
+
+def _has_results_of_app(task: Any) -> bool:
+    """Whether the results of a task's calls are made in Celery's way, with the backend of the app.
+
+    A task that runs may have one of its own for the moment, see ``DelayChainTask.backend``.
+    """
+    kind = type(task)
+    return (
+        kind.AsyncResult is Task.AsyncResult
+        and super(DelayChainTask, kind).backend is Task.backend
+        and task._backend is None
+        and task.request_stack.top is None
+    )
+
+
+def _class_of_results(app: Any) -> Callable[..., Any]:
+    """Returns ``app.AsyncResult``, from where its cached property keeps it."""
+    found: Callable[..., Any] = vars(app).get("AsyncResult") or app.AsyncResult
+    return found
 
 
 def _is_celerys(recipe: Recipe, expires: Any, headers: Any) -> bool:

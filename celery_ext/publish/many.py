@@ -1,15 +1,10 @@
 """Sends many calls of one task at once, in a fraction of the time that as many ``apply_async`` take."""
 
-import os
-from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from datetime import datetime
 from functools import partial
 from itertools import chain
-from math import inf
 from operator import attrgetter
-from time import time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 from uuid import uuid4
 
@@ -21,9 +16,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from celery_ext.delays import DelayChain, delay_of_level
 from celery_ext.publish.recipe import Call, Recipe, Target
 from celery_ext.publish.template import NoTemplate
-from celery_ext.publish.write import NOTHING, Etas, Own, Writer, body_json, headers_json, is_in_utc, saferepr
+from celery_ext.publish.write import NOTHING, Own, Uuids, Writer
 from celery_ext.typing import SharedOptions
-from kombu_delayq.message import CHAIN_ID, DELAY_SECONDS, Became, Once, became, pages, stamp_text, text_to_json, us_of
+from kombu_delayq.message import CHAIN_ID, DELAY_SECONDS, Became, Once, became, pages
 from kombu_delayq.publish_batch import MAX_BYTES, MAX_OFFERS, PutAhead
 from kombu_delayq.store import Offer, PageId
 
@@ -35,15 +30,6 @@ logger = get_logger(__name__)
 
 T = TypeVar("T")
 
-#: Number of UUIDs that one read of random bytes gives.
-_UUIDS_AT_ONCE = 512
-#: Length of a UUID as text, and where its digits stand.
-_UUID_LENGTH = 36
-_DIGITS = [at for at in range(_UUID_LENGTH) if at not in (8, 13, 18, 23)]
-#: Give a byte the digit of version 4, and the bits of the variant. Source: RFC 9562.
-_VERSION = bytes(byte & 0x0F | 0x40 for byte in range(256))
-_VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
-_NO_KWARGS = '"{}"'
 #: Options of ``apply_async`` and ``send_task`` that belong to a single call, or that only Celery itself passes.
 _REFUSED = frozenset(
     (
@@ -64,7 +50,7 @@ def send_many(
 ) -> int:
     """Sends many calls of a task, each as ``apply_async`` would send it.
 
-    The calls are read and sent a page of at most 200 at a time, so there may be any number of them.
+    The calls are read and sent a page of at most 100 at a time, so there may be any number of them.
 
     Args:
         app: Any app.
@@ -293,9 +279,9 @@ class ManyMessages:
         self._check_signature = getattr(target.task, "__header__", None) if has_signature else None
         self._expires = target.expires
         self._own = Own(argsrepr=target.options.get("argsrepr"), kwargsrepr=target.options.get("kwargsrepr"))
-        self._draw = _drawn_uuids().__next__
+        self._draw = Uuids().draw
         self._writer = Writer(target.app, recipe, self._draw)
-        self._plain = _PlainCalls(target.app, recipe, self._draw) if self._own == NOTHING else None
+        self._plain = self._writer.plain if self._own == NOTHING else None
 
     def of(self, call: Call, *, expires: Any = None, headers: Mapping[str, Any] | None = None) -> Offer:
         """Makes the message of a call. The due time of the offer is empty when the task is due at once.
@@ -330,90 +316,4 @@ class ManyMessages:
             eta=eta,
             expires=expires,
             own=self._own._replace(headers=headers) if headers else self._own,
-        ).offer
-
-
-#: In a row of ``_PlainCalls``, where the text of each gap stands, and around what; a body also without base64.
-_PLACES = {
-    "body": (0, '"%s"'),
-    "task_id": (1, '"%s"'),
-    "root_id": (1, '"%s"'),
-    "delivery_tag": (2, '"%s"'),
-    "eta": (3, "%s"),
-    "argsrepr": (4, "%s"),
-    "kwargsrepr": (5, "%s"),
-    "timestamp": (6, "%s"),
-    "headers": (7, "%s"),
-}
-#: What a plain call has in the other gaps.
-_FIXED = {"expires": "null", "expiration": "null", "parent_id": "null", "group_id": "null"}
-
-
-class _PlainCalls:
-    """Makes the messages of calls with arguments and a due time, and nothing else of their own, in half the time."""
-
-    def __init__(self, app: Any, recipe: Recipe, draw: Callable[[], str]) -> None:
-        template, self._draw = recipe.template, draw
-        self._amqp, self._levels = app.amqp, app.conf.get("task_repr_maxlevels", 3)
-        self._serialize, self._template, self._priority = recipe.serialize, template, recipe.priority
-        self._max_delay_s = inf if recipe.broker.max_delay is None else recipe.broker.max_delay
-        places = {**_PLACES, "body": (0, "%s")} if template.is_text else _PLACES
-        gaps = {*template.orphan.gaps}
-        #: Writes a message; None where a message has more of its own, or where the app's clock is not that of UTC.
-        self._write: Callable[[Sequence[str]], str] | None = None
-        if not recipe.is_step and gaps <= {*places, *_FIXED} and is_in_utc(app):
-            self._write = template.orphan.writer(_FIXED, places)
-        self._etas = Etas()
-
-    def offer(self, args: Any, kwargs: Any, countdown: Any, eta: Any, headers: Any) -> Offer | None:
-        """Makes a message as ``Writer.write`` does; None if that has to make it, or to refuse it."""
-        write, max_bytes = self._write, self._amqp.argsrepr_maxsize
-        if write is None or not (args is None or type(args) in (tuple, list)):
-            return None
-        if kwargs and type(kwargs) is not dict:
-            return None
-        args, kwargs = args or (), kwargs or {}
-        shown, due = "null", ""
-        if countdown or eta is not None:
-            now_us = time_ns() // 1000
-            if countdown:
-                due_us = now_us + self._etas.delay_us(countdown)
-                shown = self._etas.text(due_us)
-            elif type(eta) is datetime:
-                due_us, shown = us_of(eta), f'"{eta.isoformat()}"'
-            else:
-                return None
-            if due_us > now_us:
-                due = repr(due_us / 1000)
-                if due_us - now_us > self._max_delay_s * 1e6:
-                    return None
-        raw = self._serialize(args, kwargs)
-        template, levels = self._template, self._levels
-        body = body_json(raw, template) if template.is_text else b2a_base64(raw, newline=False).decode()
-        argsrepr = text_to_json(saferepr(args, max_bytes, levels))
-        kwargsrepr = text_to_json(saferepr(kwargs, self._amqp.kwargsrepr_maxsize, levels)) if kwargs else _NO_KWARGS
-        task_id = self._draw()
-        more = headers_json(headers) if headers else ""
-        row = body, task_id, self._draw(), shown, argsrepr, kwargsrepr, "" if due else stamp_text(), more
-        return Offer(task_id, due, self._priority, write(row))
-
-
-def _drawn_uuids() -> Iterator[str]:
-    """Returns an iterator over random UUIDs of version 4 as text, a tenth of the time of ``uuid4``.
-
-    It is for one thread of one process.
-    """
-    return chain.from_iterable(iter(_draw_uuids, None))
-
-
-def _draw_uuids() -> list[str]:
-    drawn = bytearray(os.urandom(16 * _UUIDS_AT_ONCE))
-    drawn[6::16] = drawn[6::16].translate(_VERSION)
-    drawn[8::16] = drawn[8::16].translate(_VARIANT)
-    digits = drawn.hex().encode()
-    # Each digit of all UUIDs is written in one step.
-    text = bytearray(b"-" * (_UUID_LENGTH * _UUIDS_AT_ONCE))
-    for place, at in enumerate(_DIGITS):
-        text[at::_UUID_LENGTH] = digits[place::32]
-    found = text.decode()
-    return [found[start : start + _UUID_LENGTH] for start in range(0, len(found), _UUID_LENGTH)]
+        )

@@ -367,6 +367,9 @@ def broker_options(app: "Celery") -> Options:
 
 def has_receivers(task: str) -> bool:
     """Whether anybody hears when a task of this name is published."""
+    before, after, sent = _OF_PUBLISHING
+    if not (before.receivers or after.receivers or sent.receivers):
+        return False
     return any(signal.receivers and signal.has_listeners(task) for signal in _OF_PUBLISHING)
 
 

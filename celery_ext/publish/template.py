@@ -4,7 +4,7 @@ Celery itself makes the message of each template, so its fields are those of the
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from operator import attrgetter, itemgetter
@@ -114,7 +114,7 @@ class MessageForm:
         Returns:
             A function of a row of texts.
         """
-        first, *others = [piece.replace("%", "%%") for piece in (self.text % (("\0",) * len(self.gaps))).split("\0")]
+        first, *others = [piece.replace("%", "%%") for piece in self.pieces()]
         text, order = first, []
         for gap, piece in zip(self.gaps, others, strict=True):
             if gap in fixed:
@@ -132,9 +132,10 @@ class MessageForm:
         text: str = self.text % self._pick(gaps)
         return text
 
-    def filled(self, columns: Gaps[Iterable[str]]) -> Iterator[str]:
-        """Yields many messages as JSON texts, as many as the shortest column has rows."""
-        return map(self.text.__mod__, zip(*self._pick(columns), strict=False))
+    def pieces(self) -> list[str]:
+        """Returns the texts before, between and after the gaps, in the order of their places."""
+        text: str = self.text % (("\0",) * len(self.gaps))
+        return text.split("\0")
 
 
 class Template:

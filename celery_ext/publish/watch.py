@@ -64,7 +64,7 @@ class Watch:
             self._app._conf is conf
             and conf.changes == self._changes
             and self._objects == self._seen()
-            and all(source.is_as_noted() for source in self._sources)
+            and all(map(_Source.is_as_noted, self._sources))
         )
 
     def _seen(self) -> tuple[Any, ...]:

@@ -2,9 +2,10 @@
 
 import os
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from math import inf
 from numbers import Real
 from time import time, time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,15 +21,17 @@ from kombu_delayq.message import (
     eta_of,
     in_utc,
     ms_of,
+    read,
     stamp_text,
     text_to_json,
     to_json,
+    us_of,
     uuid_of,
-    version_4,
     with_tag,
     without_nulls,
 )
 from kombu_delayq.store import Offer
+from kombu_delayq.text import as_bytes
 
 if TYPE_CHECKING:
     from celery_ext.publish.recipe import Recipe
@@ -39,6 +42,14 @@ _AS_STR = frozenset((int, float, bool, type(None)))
 #: Values of these types are shown as ``repr`` shows them.
 _AS_REPR = frozenset((date, datetime, Decimal, UUID))
 _MICROSECOND = timedelta(microseconds=1)
+#: Number of UUIDs that one read of random bytes gives.
+_UUIDS_AT_ONCE = 512
+#: Length of a UUID as text, and where its digits stand.
+_UUID_LENGTH = 36
+_DIGITS = [at for at in range(_UUID_LENGTH) if at not in (8, 13, 18, 23)]
+#: Give a byte the digit of version 4, and the bits of the variant. Source: RFC 9562.
+_VERSION = bytes(byte & 0x0F | 0x40 for byte in range(256))
+_VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 #: Adds seconds to a time in the way of the Celery in use; before 5.7 Celery adds them to the local time.
 _add_seconds: Callable[[datetime, float], datetime] = getattr(
     celery_time, "add_seconds_to_datetime", lambda moment, seconds: moment + timedelta(seconds=seconds)
@@ -67,22 +78,6 @@ class Own(NamedTuple):
 NOTHING = Own()
 
 
-class Written(NamedTuple):
-    """A message.
-
-    Attributes:
-        offer: The message. Its due time is empty when the task is due at once.
-        write: Makes the message anew, with another delivery tag.
-    """
-
-    offer: Offer
-    write: Callable[[str], str]
-
-    def again(self) -> Offer:
-        """Returns the message for a further attempt: one that is due at once gets a delivery tag of its own."""
-        return self.offer if self.offer.due else self.offer._replace(body=self.write(new_tag()))
-
-
 #: The gaps of a message of ``Writer``, in the order in which it has their texts. Beside those of ``template.Gaps``:
 #: the process that first sent the task, where the RPC result backend sends the result, the id of the delay chain, and
 #: why the run before failed.
@@ -92,14 +87,44 @@ _SLOTS = (
 )
 
 
-def new_task_id() -> str:
-    """Returns a random task id, a UUID of version 4 as Celery draws it."""
-    return uuid_of(version_4(os.urandom(16).hex()))
+class Uuids:
+    """Random UUIDs of version 4 as text, drawn many at once: a tenth of the time of ``uuid4``.
+
+    Threads may share it. A process that was forked must not use that of its parent: it would draw the same.
+    """
+
+    def __init__(self) -> None:
+        self._drawn: list[str] = []
+
+    def draw(self) -> str:
+        """Returns one."""
+        while True:
+            try:
+                return self._drawn.pop()
+            except IndexError:
+                self._drawn += _draw_uuids()
 
 
-def new_tag() -> str:
-    """Returns a random delivery tag."""
-    return uuid_of(os.urandom(16).hex())
+def _draw_uuids() -> list[str]:
+    drawn = bytearray(os.urandom(16 * _UUIDS_AT_ONCE))
+    drawn[6::16] = drawn[6::16].translate(_VERSION)
+    drawn[8::16] = drawn[8::16].translate(_VARIANT)
+    digits = drawn.hex().encode()
+    # Each digit of all UUIDs is written in one step.
+    text = bytearray(b"-" * (_UUID_LENGTH * _UUIDS_AT_ONCE))
+    for place, at in enumerate(_DIGITS):
+        text[at::_UUID_LENGTH] = digits[place::32]
+    found = text.decode()
+    return [found[start : start + _UUID_LENGTH] for start in range(0, len(found), _UUID_LENGTH)]
+
+
+def again(offer: Offer) -> Offer:
+    """Returns a message for a further attempt: one that is due at once gets a delivery tag of its own."""
+    if offer.due:
+        return offer
+    body = as_bytes(offer.body)
+    tag = str(read(body)["properties"]["delivery_tag"])
+    return offer._replace(body=body.replace(tag.encode(), uuid_of(os.urandom(16).hex()).encode()))
 
 
 class Etas:
@@ -136,16 +161,20 @@ class Writer:
     Args:
         app: The app.
         recipe: How they are made.
-        draw_tag: Draws a random delivery tag.
+        draw: Draws a random UUID.
+
+    Attributes:
+        plain: Makes those of most calls.
     """
 
-    def __init__(self, app: Any, recipe: "Recipe", draw_tag: Callable[[], str] = new_tag) -> None:
+    def __init__(self, app: Any, recipe: "Recipe", draw: Callable[[], str]) -> None:
         self.recipe = recipe
         self._app, self._amqp = app, app.amqp
-        self._serialize, self._template, self._draw_tag = recipe.serialize, recipe.template, draw_tag
+        self._serialize, self._template, self._draw = recipe.serialize, recipe.template, draw
         self._levels = app.conf.get("task_repr_maxlevels", 3)
         self._etas = Etas()
         self._names_caller = "reply_to" in recipe.template.form.gaps
+        self.plain = PlainCalls(app, recipe, draw)
         places = {name: (at, "%s") for at, name in enumerate(_SLOTS)}
         self._fill, self._fill_orphan = (
             form.writer({}, places) for form in (self._template.form, self._template.orphan)
@@ -162,8 +191,8 @@ class Writer:
         eta: Any = None,
         expires: Any = None,
         own: Own = NOTHING,
-    ) -> Written:
-        """Makes the message of a call.
+    ) -> Offer:
+        """Makes the message of a call. Its due time is empty when the task is due at once.
 
         Args:
             args: Positional arguments, or None.
@@ -224,8 +253,8 @@ class Writer:
         # id would be taken for the same call. One that is due is not either: a worker that has two messages of one
         # delivery tag would acknowledge both at once.
         is_other = is_new or countdown or not due
-        text = write(self._draw_tag()) if is_other else with_tag(write)[1]
-        return Written(Offer(task_id, due, self.recipe.priority, text), write)
+        text = write(self._draw()) if is_other else with_tag(write)[1]
+        return Offer(task_id, due, self.recipe.priority, text)
 
     def _due_in(self, countdown: Any, task_id: str) -> tuple[str, str]:
         """Returns what ``_due`` does, for a countdown in s where the app's clock is in UTC, in half the time."""
@@ -285,6 +314,78 @@ class Writer:
         """Returns as JSON text what the call gives as the shown form of arguments, else Celery's."""
         text = saferepr(arguments, most, self._levels) if given is None else given
         return text_to_json(text) if isinstance(text, str) else to_json(text)
+
+
+#: In a row of ``PlainCalls``, where the text of each gap stands, and around what; a body also without base64.
+_PLACES = {
+    "body": (0, '"%s"'),
+    "task_id": (1, '"%s"'),
+    "root_id": (1, '"%s"'),
+    "delivery_tag": (2, '"%s"'),
+    "eta": (3, "%s"),
+    "argsrepr": (4, "%s"),
+    "kwargsrepr": (5, "%s"),
+    "timestamp": (6, "%s"),
+    "headers": (7, "%s"),
+    "reply_to": (8, '"%s"'),
+}
+_NO_KWARGS = '"{}"'
+#: What a plain call has in the other gaps.
+_FIXED = {"expires": "null", "expiration": "null", "parent_id": "null", "group_id": "null"}
+
+
+class PlainCalls:
+    """Makes the messages of calls with arguments and a due time, and nothing else of their own, in half the time.
+
+    Threads may share it. The arguments are those of ``Writer``.
+    """
+
+    def __init__(self, app: Any, recipe: "Recipe", draw: Callable[[], str]) -> None:
+        template, self._draw = recipe.template, draw
+        self._app, self._names_caller = app, "reply_to" in template.orphan.gaps
+        self._amqp, self._levels = app.amqp, app.conf.get("task_repr_maxlevels", 3)
+        self._serialize, self._template, self._priority = recipe.serialize, template, recipe.priority
+        self._max_delay_s = inf if recipe.broker.max_delay is None else recipe.broker.max_delay
+        places = {**_PLACES, "body": (0, "%s")} if template.is_text else _PLACES
+        gaps = {*template.orphan.gaps}
+        #: Writes a message; None where a message has more of its own, or where the app's clock is not that of UTC.
+        self._write: Callable[[Sequence[str]], str] | None = None
+        if not recipe.is_step and gaps <= {*places, *_FIXED} and is_in_utc(app):
+            self._write = template.orphan.writer(_FIXED, places)
+        self._etas = Etas()
+
+    def offer(self, args: Any, kwargs: Any, countdown: Any, eta: Any, headers: Any) -> Offer | None:
+        """Makes a message as ``Writer.write`` does; None if that has to make it, or to refuse it."""
+        write, max_bytes = self._write, self._amqp.argsrepr_maxsize
+        if write is None or not (args is None or type(args) in (tuple, list)):
+            return None
+        if kwargs and type(kwargs) is not dict:
+            return None
+        args, kwargs = args or (), kwargs or {}
+        shown, due = "null", ""
+        if countdown or eta is not None:
+            now_us = time_ns() // 1000
+            if countdown:
+                due_us = now_us + self._etas.delay_us(countdown)
+                shown = self._etas.text(due_us)
+            elif type(eta) is datetime:
+                due_us, shown = us_of(eta), f'"{eta.isoformat()}"'
+            else:
+                return None
+            if due_us > now_us:
+                due = repr(due_us / 1000)
+                if due_us - now_us > self._max_delay_s * 1e6:
+                    return None
+        raw = self._serialize(args, kwargs)
+        template, levels = self._template, self._levels
+        body = body_json(raw, template) if template.is_text else b2a_base64(raw, newline=False).decode()
+        argsrepr = text_to_json(saferepr(args, max_bytes, levels))
+        kwargsrepr = text_to_json(saferepr(kwargs, self._amqp.kwargsrepr_maxsize, levels)) if kwargs else _NO_KWARGS
+        task_id = self._draw()
+        more = headers_json(headers) if headers else ""
+        reply_to = self._app.thread_oid if self._names_caller else ""
+        row = body, task_id, self._draw(), shown, argsrepr, kwargsrepr, "" if due else stamp_text(), more, reply_to
+        return Offer(task_id, due, self._priority, write(row))
 
 
 def headers_json(headers: Any) -> str:

@@ -11,7 +11,7 @@ from kombu_delayq.later import later
 if TYPE_CHECKING:
     from celery_ext.spark.jobs import job
     from celery_ext.spark.promotion import Promoted, cancel, promote
-    from celery_ext.spark.source import CeleryDataSource, register
+    from celery_ext.spark.source import CeleryDataSource, register, send
 else:
     #: The modules of names that are imported when they are used. Most need Spark.
     _find = later(
@@ -23,6 +23,7 @@ else:
             "job": "jobs",
             "promote": "promotion",
             "Promoted": "promotion",
+            "send": "source",
         },
     )
 
@@ -41,4 +42,4 @@ else:
             ) from error
 
 
-__all__ = ["CeleryDataSource", "Promoted", "cancel", "job", "promote", "register", "task_id"]
+__all__ = ["CeleryDataSource", "Promoted", "cancel", "job", "promote", "register", "send", "task_id"]

@@ -3,12 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 from kombu_delayq.message import moment_of
+from kombu_delayq.redis import Packed
 
 #: States of a job that has ended well. An earlier version still sends what is staged where it is ``publishing``.
 COMMITTED = ("committed", "publishing")
+
+
+@runtime_checkable
+class Packable(Protocol):
+    """Messages that write themselves for the wire."""
+
+    def packed(self) -> Packed:
+        """Returns the fields of all messages, one after the other."""
+        ...
 
 
 class JobRun(NamedTuple):
@@ -21,7 +31,8 @@ class JobRun(NamedTuple):
         max_rate: Messages a second for the whole job, 0 for no limit.
         max_depth: Largest number of messages that a queue may hold, delayed ones included, 0 for no limit.
         cancels: Whether it may ``exclude`` ids, so that no task of it sends them.
-        if_waiting: ``keep`` or ``replace`` what waits in the same queue under the id of a message; empty to add.
+        if_waiting: ``keep``, ``replace`` or ``reschedule`` what waits in the same queue under the id of a message, or
+            empty to add.
         dated: Whether an id is sent once for each due time, and not once in the job.
     """
 
@@ -107,7 +118,8 @@ class Job:
         run: Number of its latest run.
         base_ms: When it began, ms since the epoch.
         sent: Number of messages that it has sent, with the dead letters.
-        kept: Number of messages that were not sent because another one of their id waited, by ``if_waiting``.
+        kept: Number of messages that ``if_waiting`` kept out: another one of their id waited, or with ``reschedule``
+            none.
         replaced: How many of the messages sent have taken the place of one of their id that waited.
         rows: Number of rows.
         bad: Number of rows that make no task.

@@ -37,6 +37,10 @@ _HINTS = dict.fromkeys(
     ("path", "paths"),
     "is not an option: tasks are in queues, not in files. Leave the path out, and name a queue with the option queue",
 )
+#: Value of ``if_waiting`` that bulk jobs have beside ``once.MODES``; ``enqueue`` of the scripts knows it.
+RESCHEDULE = "reschedule"
+#: Values of ``messages``: what is read.
+WAITING, READY, DEAD_LETTERS = "waiting", "ready", "dead_letters"
 #: Priorities of a message. Source: kombu.transport.virtual.Channel
 PRIORITIES = range(10)
 
@@ -182,6 +186,13 @@ class WriteOptions(BrokerOptions):
     time_limit: float | None = _option(None, some_duration, "s", "Hard time limit.")
     soft_time_limit: float | None = _option(None, some_duration, "s", "Soft time limit.")
     ignore_result: bool | None = _option(None, switch, "", "Whether results are dropped.")
+    argsrepr: bool = _option(
+        True,
+        switch,
+        "",
+        "Whether messages have the texts by which Flower and events show arguments. Without them a message is "
+        "shorter and costs less.",
+    )
     headers: dict[str, Any] | None = _option(None, further_headers, "JSON", "Message headers.")
     id_columns: tuple[str, ...] | None = _option(
         None,
@@ -202,10 +213,11 @@ class WriteOptions(BrokerOptions):
     )
     if_waiting: str = _option(
         once.ADD,
-        choice(*once.MODES),
+        choice(*once.MODES, RESCHEDULE),
         "",
         "What becomes of the task of a row whose id waits in the same queue; any sender may have sent it. "
-        f"{once.modes_in_words()}. Needs `id_columns` or a column `task_id`.",
+        f"{once.modes_in_words()}; `{RESCHEDULE}`: as `replace`, and a row whose id does not wait sends nothing. Needs "
+        "`id_columns` or a column `task_id`.",
     )
     on_committed: str = _option(
         "fail",
@@ -256,14 +268,24 @@ class WriteOptions(BrokerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(BrokerOptions):
-    """Options that decide which waiting messages are read, and how."""
+    """Options that decide which messages are read, and how."""
 
     foreign: ClassVar[str] = (
         "options for writing tasks; what has them, such as a view, has columns of its own, takes rows, and cannot be "
         "read"
     )
+    messages: str = _option(
+        WAITING,
+        choice(WAITING, READY, DEAD_LETTERS),
+        "",
+        f"Which messages are read. `{WAITING}`: those that are not due. `{READY}`: those in the queues themselves, "
+        f"which no worker has taken. `{DEAD_LETTERS}`: those in queues of dead letters.",
+    )
     queue: tuple[str, ...] | None = _option(
-        None, names, "", "Queues, separated by commas. Default: all queues with delayed messages."
+        None,
+        names,
+        "",
+        "Queues, separated by commas. Default: all queues with delayed messages, or with dead letters.",
     )
     columns: tuple[str, ...] | None = _option(
         None,

@@ -5,27 +5,33 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 from uuid import uuid4
 
+import pyarrow  # noqa: F401 both directions need it; so it is missed here, and not in a Spark task
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker, env_options
-from celery_ext.spark.errors import InvalidSparkOption
-from celery_ext.spark.options import BrokerOptions, ReadOptions, WriteOptions, check_no_table
+from celery_ext.spark.errors import InvalidSparkOption, StragglerRefused
+from celery_ext.spark.job_types import Job
+from celery_ext.spark.options import WAITING, BrokerOptions, ReadOptions, WriteOptions, check_no_table
 from celery_ext.spark.python_workers import log, missing_packages_warning
-from celery_ext.spark.read.partitions import WaitingSelection
-from celery_ext.spark.read.reader import WaitingReader
-from celery_ext.spark.read.schema import arrow_schema, check_schema, schema_of
-from celery_ext.spark.write.writers import BatchWriter, StreamWriter, prepare
+from celery_ext.spark.store import BulkJobs
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from celery_ext.spark.read.lists import ListReader
+    from celery_ext.spark.read.reader import WaitingReader
+    from celery_ext.spark.write.writers import BatchWriter, StreamWriter
 
 T = TypeVar("T", bound=BrokerOptions)
 
 
 class CeleryDataSource(DataSource):
-    """Writes rows as Celery tasks, and reads waiting tasks as rows."""
+    """Writes rows as Celery tasks, and reads tasks that wait, are ready or have failed as rows.
+
+    A Python worker imports what it needs of the two: Spark starts some of them for each job.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -33,22 +39,32 @@ class CeleryDataSource(DataSource):
         return "celery"
 
     def schema(self) -> StructType:
-        """Returns the columns of waiting messages.
+        """Returns the columns of messages.
 
         Raises:
             InvalidSparkOption: An option is wrong.
         """
-        return schema_of(self._parsed(ReadOptions).columns)
+        from celery_ext.spark.read.schema import schema_of
 
-    def reader(self, schema: StructType) -> WaitingReader:
-        """Returns a reader of waiting messages.
+        return schema_of(self._parsed(ReadOptions))
+
+    def reader(self, schema: StructType) -> "WaitingReader | ListReader":
+        """Returns a reader of messages.
 
         Raises:
             InvalidSparkOption: An option is wrong.
-            InvalidColumns: The user's schema has columns that waiting messages do not have.
+            InvalidColumns: The user's schema has columns that such messages do not have.
         """
+        from celery_ext.spark.read.partitions import WaitingSelection
+        from celery_ext.spark.read.reader import WaitingReader
+        from celery_ext.spark.read.schema import arrow_schema, check_schema
+
         options = self._parsed(ReadOptions)
-        check_schema(schema, options.columns)
+        check_schema(schema, options)
+        if options.messages != WAITING:
+            from celery_ext.spark.read.lists import ListReader
+
+            return ListReader(_broker_to_read(options), options, arrow_schema(schema))
         return WaitingReader(_broker_to_read(options), WaitingSelection.of(options), options, arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802 Spark's name
@@ -62,7 +78,7 @@ class CeleryDataSource(DataSource):
             "spark.read.format('celery'), each time anew"
         )
 
-    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> "BatchWriter":
         """Checks everything that is known before the first row, and returns the writer of a DataFrame.
 
         Raises:
@@ -71,12 +87,16 @@ class CeleryDataSource(DataSource):
             BrokerUnavailable: The broker does not answer.
             JobCommittedBefore: The job is committed, and ``on_committed`` is ``fail``.
         """
+        from celery_ext.spark.write.writers import BatchWriter, prepare
+
         options = self._parsed(WriteOptions)
         name = options.job_id or str(uuid4())
         return BatchWriter(prepare(options, schema, overwrite, name), name)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: N802 Spark's name
         """Returns the writer of a stream, after the same checks. Spark asks for a writer for each micro-batch."""
+        from celery_ext.spark.write.writers import StreamWriter, prepare
+
         options = self._parsed(WriteOptions)
         if options.job_id is not None:
             raise InvalidSparkOption("job_id is for batch jobs; a stream names its jobs by query and batch")
@@ -99,6 +119,28 @@ def register(spark: "SparkSession") -> None:
     if warning:
         log(logging.WARNING, warning)
     spark.dataSource.register(CeleryDataSource)
+
+
+def send(rows: "DataFrame", **options: str) -> Job:
+    """Writes a DataFrame as one job, and returns what became of it. The session knows the format, see ``register``.
+
+    Args:
+        rows: The rows.
+        **options: Options of the data source, as ``DataFrameWriter.option`` takes them.
+
+    Raises:
+        InvalidSparkOption: An option is wrong.
+        StragglerRefused: Redis has forgotten the job since.
+    """
+    parsed = WriteOptions.parse(options)
+    name = parsed.job_id or str(uuid4())
+    rows.write.format(CeleryDataSource.name()).options(**{**options, "job_id": name}).mode("append").save()
+    broker = Broker.named_by(parsed, AppSettings.of(parsed.celery_app))
+    with broker.connected(parsed.write_timeout) as (store, retry):
+        found = retry.until_done(lambda: store.part(BulkJobs).find(name))
+    if found is None:
+        raise StragglerRefused(f"Redis has forgotten the job {name}")
+    return found
 
 
 def _broker_to_read(options: ReadOptions) -> Broker:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
-from celery_ext.spark.job_types import COMMITTED, Begun, Enqueued, Job, JobCounts, JobRun
+from celery_ext.spark.job_types import COMMITTED, Begun, Enqueued, Job, JobCounts, JobRun, Packable
 from celery_ext.spark.keys import JobKeys
 from kombu_delayq.redis import Args, Call, Command, HashKey, Rows, StringKey, checked, operation
 from kombu_delayq.store import MAX_DUPLICATES, Into, Lists, Offer, QueueRegistry, StoreClient, StorePart
@@ -125,6 +125,8 @@ class BulkJobs(StorePart):
         """
         if job.max_rate or self._enter(queue, job) != "open":
             return []
+        if isinstance(offers, Packable):
+            return [(*self._client.command(self._enqueue_call(queue, job, ())), offers.packed())]
         return [self._client.command(self._enqueue_call(queue, job, offers))]
 
     def enqueued(self, queue: str, replies: Sequence[Any]) -> Enqueued:

@@ -186,7 +186,9 @@ def store_of_app(app: "Celery[Any]", *, own: bool = False) -> Iterator["DelaySto
     """
     _check_app(app)
     with as_operational_errors(), app.connection_for_write() if own else app.pool.acquire(block=True) as connection:
-        yield open_store(connection, retry_policy=app.conf.task_publish_retry_policy or {})
+        # To read a setting takes longer than the rest, and there is nothing to try where there is a connection.
+        policy = None if connection.connected else app.conf.task_publish_retry_policy or {}
+        yield open_store(connection, retry_policy=policy)
 
 
 def _ids_of(app: "Celery[Any]", task_id: TaskId | Iterable[TaskId]) -> Iterable[str]:

@@ -58,8 +58,11 @@ class QueueRegistry:
             reply: The reply of a script that brings messages: the place of a message in its queue, as in ``Offered``,
                 alone, or as the first or the last of several items.
         """
-        ends = (reply[0], reply[-1]) if isinstance(reply, list | tuple) and reply else (reply,)
-        is_first = not any(isinstance(end, bytes | str) and as_text(end) in _NOT_FIRST for end in ends)
+        if isinstance(reply, str):  # of a single message, whose publisher waits
+            is_first = reply not in _NOT_FIRST
+        else:
+            ends = (reply[0], reply[-1]) if isinstance(reply, list | tuple) and reply else (reply,)
+            is_first = not any(isinstance(end, bytes | str) and as_text(end) in _NOT_FIRST for end in ends)
         if is_first or monotonic() - self._noted.get(queue, -inf) > NOTED_S:
             self.add(queue)
 

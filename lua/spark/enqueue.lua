@@ -7,7 +7,7 @@
 -- ARGV run          number of the run that writes
 -- ARGV ttl          NUMBER      how long job and guard are kept from now on, ms
 -- ARGV depth        NUMBER      how many messages may be in the queue at most, 0 for any number
--- ARGV mode         'keep' or 'replace' what waits under the id of a message, '' to ask nothing
+-- ARGV mode         'keep' or 'replace' what waits under an id, 'reschedule' to send nothing else, '' to ask nothing
 -- ARGV count        how many duplicates of an id to replace at most
 -- ARGV is_dated     FLAG        where an id with another due time is another message; else an id is sent once
 -- ARGV list_of      PRIORITIES  the queue's lists
@@ -47,6 +47,8 @@ for n, offer in ipairs(offers) do
   end
 end
 local sent, waiting = by_waiting(keys, once, rows)
+local missed = mode == 'reschedule' and #sent or 0
+sent = missed > 0 and {} or sent
 if #sent > 0 and depth > 0 then
   local found = depth_of(to)
   if found + #sent > depth then
@@ -54,6 +56,7 @@ if #sent > 0 and depth > 0 then
   end
 end
 local place, kept, replaced = deliver_once(to, now, once, sent, waiting)
+kept = kept + missed
 for i = 1, #claims, PUSHED do -- after the messages: a script that is cut short here repeats some and loses none
   redis.call('HSET', guard, unpack(claims, i, math.min(i + PUSHED - 1, #claims)))
 end

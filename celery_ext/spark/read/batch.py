@@ -7,7 +7,17 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from celery_ext.spark.read.parse import Arguments, Headers, OrdinaryTask, as_json, ordinary, texts, timestamps, valid
+from celery_ext.spark.read.parse import (
+    Arguments,
+    Headers,
+    OrdinaryTask,
+    as_json,
+    int32,
+    ordinary,
+    texts,
+    timestamps,
+    valid,
+)
 from celery_ext.waiting import DelayedTask
 from kombu_delayq.store import LAYOUT_OF, Part, Scanned, Waiting, may_be_duplicate
 from kombu_delayq.text import as_text
@@ -140,8 +150,7 @@ class ReadRows:
 
     def _other_head(self, row: int) -> _Head:
         task = self._delayed_task(row)
-        is_known = task.name is not None and abs(task.retries) < 2**31
-        return _Head(valid(task.name), valid(task.eta), int(task.retries) if is_known else None)
+        return _Head(valid(task.name), valid(task.eta), None if task.name is None else int32(task.retries))
 
     def _other_arguments(self, row: int) -> Arguments:
         task = self._delayed_task(row)

@@ -81,6 +81,11 @@ def as_json(arguments: Any) -> bytes | None:
     return text.encode(errors="replace")
 
 
+def int32(number: int) -> int | None:
+    """Returns a number as a column of the type int has it; None for one that it cannot have."""
+    return int(number) if abs(number) < 2**31 else None
+
+
 def timestamps(times_ms: Sequence[bytes]) -> pa.Array:
     """Returns times in ms since the epoch as timestamps; null for a time that a datetime cannot have."""
     times_us = pc.round(pc.multiply(pa.array(map(float, times_ms), pa.float64()), 1000.0))

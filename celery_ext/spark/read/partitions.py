@@ -60,7 +60,7 @@ class WaitingSelection:
         full = {delayed.queue for delayed, size in sizes.items() if size}
         for name in self.queues or ():
             if name not in full:
-                text = f"nothing waits in the queue {name} until such a time; what is ready, in its list, is not read"
+                text = f"nothing waits in the queue {name} until such a time; what is ready needs messages=ready"
                 log(logging.WARNING, text)
         return sizes
 

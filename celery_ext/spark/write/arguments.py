@@ -1,24 +1,30 @@
 """The arguments of the tasks of a batch: bodies of messages, and the texts by which Celery shows arguments."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 import json
-from binascii import b2a_base64
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from kombu import compression, serialization
 from kombu.exceptions import EncodeError
 
-from celery_ext.publish import saferepr, texts_of
+from celery_ext.publish import body_json, saferepr, texts_of
+from celery_ext.spark.write.texts import Pieces, column, in_base64, joined, json_in_json
 from kombu_delayq.message import text_to_json, to_json
 
 if TYPE_CHECKING:
+    from celery_ext.publish import Template
     from celery_ext.spark.write.values import BatchRows
 
 #: Third element of a body, after the arguments. Source: celery.app.amqp.AMQP.as_task_v2
 EMBED = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-_EMBED_JSON = to_json(EMBED)
+_EMBED_JSON, _NO_EMBED_JSON = to_json(EMBED), "{}"
 #: Most characters of ``argsrepr`` and ``kwargsrepr``. Source: celery.app.amqp.AMQP.argsrepr_maxsize
 REPR_LENGTH = 1024
 
@@ -32,7 +38,7 @@ class Arguments:
         repr_levels: Depth to which Celery shows arguments.
     """
 
-    def __init__(self, rows: "BatchRows", names: Sequence[str], repr_levels: int) -> None:
+    def __init__(self, rows: BatchRows, names: Sequence[str], repr_levels: int) -> None:
         self._rows = rows
         self._columns, self._count = rows.columns, rows.count
         self._names = names
@@ -40,31 +46,41 @@ class Arguments:
         self._args = self._parsed("args", list)
         self._kwargs = self._parsed("kwargs", dict)
 
-    def bodies(self, serializer: str, compressed_by: str | None) -> list[str]:
-        """Returns the bodies as they stand in messages: serialized, compressed, in base64, as JSON texts."""
-        raw = self._serialized(serializer)
-        if compressed_by:
-            raw = (compression.compress(body, compressed_by)[0] for body in raw)
-        return [f'"{b2a_base64(body, newline=False).decode()}"' for body in raw]
+    def bodies(self, template: Template) -> Pieces:
+        """Returns the bodies as they stand in messages of a template: serialized, compressed, and encoded as JSON."""
+        if template.serializer == "json" and not template.compression:
+            with suppress(RecursionError):
+                raw = self._as_json(_NO_EMBED_JSON if template.is_without_nulls else _EMBED_JSON)
+                return ['"', json_in_json(raw) if template.is_text else in_base64(raw), '"']
+        made: Iterable[bytes] = [
+            self._serialize(row, (tuple(args or ()), kwargs), template.serializer)
+            for row, (args, kwargs) in enumerate(self.pairs())
+        ]
+        if template.compression:
+            made = (compression.compress(body, template.compression)[0] for body in made)
+        return [column(body_json(body, template) for body in made)]
 
     def pairs(self) -> Iterator[tuple[Any, Any]]:
         """Returns positional and keyword arguments of each row."""
         return zip(self._args or repeat(None, self._count), self._kwargs_of_rows(), strict=False)
 
-    def args_repr(self) -> Iterable[str]:
+    def args_repr(self) -> Pieces:
         """Returns ``argsrepr`` of each row, as JSON text."""
-        if self._args is None:
-            return repeat('"()"')
-        return [self._repr(args or ()) for args in self._args]
+        return ['"()"'] if self._args is None else [column(self._repr(args or ()) for args in self._args)]
 
-    def kwargs_repr(self) -> Iterable[str]:
+    def kwargs_repr(self) -> Pieces:
         """Returns ``kwargsrepr`` of each row, as JSON text."""
         if self._kwargs is None and not self._names:
-            return repeat('"{}"')
+            return ['"{}"']
         columns = [self._columns[name].reprs for name in self._names]
-        if self._kwargs is not None or self._repr_levels < 2 or any(column is None for column in columns):
-            return list(map(self._repr, self._kwargs_of_rows()))
-        return self._joined_reprs([column for column in columns if column is not None])
+        if self._kwargs is not None or self._repr_levels < 2 or any(each is None for each in columns):
+            return [column(map(self._repr, self._kwargs_of_rows()))]
+        texts = joined(_dict([text_to_json(name)[1:-1] for name in texts_of(self._names) or ()], columns), self._count)
+        if pc.max(pc.binary_length(texts)).as_py() < REPR_LENGTH:
+            return ['"', texts, '"']
+        # Celery itself cuts off a longer text.
+        rows = zip(texts.to_pylist(), self._kwargs_of_rows(), strict=True)
+        return [column(f'"{text}"' if len(text) < REPR_LENGTH else self._repr(kwargs) for text, kwargs in rows)]
 
     def _kwargs_of_rows(self) -> Iterator[dict[str, Any]]:
         if self._kwargs is not None:
@@ -75,15 +91,6 @@ class Arguments:
         else:
             yield from repeat({}, self._count)
 
-    def _serialized(self, serializer: str) -> Iterable[bytes]:
-        if serializer == "json":
-            with suppress(RecursionError):
-                return self._as_json()
-        return [
-            self._serialize(row, (tuple(args or ()), kwargs), serializer)
-            for row, (args, kwargs) in enumerate(self.pairs())
-        ]
-
     def _serialize(self, row: int, arguments: tuple[Any, ...], serializer: str) -> bytes:
         try:
             raw = serialization.dumps((*arguments, EMBED), serializer)[2]
@@ -92,29 +99,14 @@ class Arguments:
             return b""
         return raw.encode() if isinstance(raw, str) else bytes(raw)
 
-    def _as_json(self) -> list[bytes]:
-        kwargs_json = self._kwargs_json()
-        if self._args is None:
-            return [f"[[], {kwargs}, {_EMBED_JSON}]".encode() for kwargs in kwargs_json]
-        rows = zip(self._args, kwargs_json, strict=True)
-        return [f"[{to_json(args or [])}, {kwargs}, {_EMBED_JSON}]".encode() for args, kwargs in rows]
+    def _as_json(self, embed: str) -> pa.StringArray:
+        args = "[]" if self._args is None else column(to_json(args or []) for args in self._args)
+        return joined(["[", args, ", ", *self._kwargs_json(), f", {embed}]"], self._count)
 
-    def _kwargs_json(self) -> Iterator[str]:
-        if self._kwargs is not None or not self._names:
-            return map(to_json, self._kwargs_of_rows())
-        rows = zip(*(self._columns[name].json for name in self._names), strict=True)
-        return map(_dict_format(map(text_to_json, self._names)).__mod__, rows)
-
-    def _joined_reprs(self, columns: Sequence[Sequence[str]]) -> list[str]:
-        """Returns ``kwargsrepr`` of each row from the texts of its values, in a fifth less time than row by row."""
-        texts = list(map(_dict_format(texts_of(self._names) or ()).__mod__, zip(*columns, strict=True)))
-        if max(map(len, texts), default=0) < REPR_LENGTH:
-            return list(map(text_to_json, texts))
-        # Celery itself cuts off a longer text.
-        return [
-            text_to_json(text) if len(text) < REPR_LENGTH else self._repr(kwargs)
-            for text, kwargs in zip(texts, self._kwargs_of_rows(), strict=True)
-        ]
+    def _kwargs_json(self) -> Pieces:
+        if self._kwargs is not None:
+            return [column(map(to_json, self._kwargs_of_rows()))]
+        return _dict(map(text_to_json, self._names), [self._columns[name].json for name in self._names])
 
     def _repr(self, arguments: Any) -> str:
         return text_to_json(saferepr(arguments, REPR_LENGTH, self._repr_levels))
@@ -136,6 +128,7 @@ class Arguments:
         return self._rows.parse(name, column.python, parse)
 
 
-def _dict_format(names: Iterable[str]) -> str:
-    """Returns a format for the text of a dict, with a gap for each value. names: Texts of the keys, with quotes."""
-    return "{" + ", ".join(f"{name.replace('%', '%%')}: %s" for name in names) + "}"
+def _dict(names: Iterable[str], columns: Iterable[Any]) -> Pieces:
+    """Returns the text of a dict in each row. names: Texts of the keys, with quotes; columns: those of the values."""
+    items = [piece for name, each in zip(names, columns, strict=True) for piece in (", ", name, ": ", each)]
+    return ["{", *items[1:], "}"]

@@ -11,7 +11,9 @@ from celery_ext.publish import Gaps
 from celery_ext.spark import task_ids
 from celery_ext.spark.errors import BadRow
 from celery_ext.spark.write.arguments import Arguments
+from celery_ext.spark.write.digests import column_of, tags_of
 from celery_ext.spark.write.templates import TemplateKey, Templates
+from celery_ext.spark.write.texts import joined
 from celery_ext.spark.write.values import BatchRows
 from kombu_delayq.message import DEAD_LETTER, Reason, record, stamp_text, to_json, with_properties
 from kombu_delayq.store import Offer
@@ -34,7 +36,7 @@ class DeadLetterBuilder:
         self._templates = templates
         self._salt = salt
 
-    def build(self, row: Mapping[str, Any], task: str | None, queue: str | None, digest: str, error: str) -> Offer:
+    def build(self, row: Mapping[str, Any], task: str | None, queue: str | None, digest: bytes, error: str) -> Offer:
         """Returns the dead letter of a row: a message of its task whose keyword arguments are the row.
 
         They are in JSON where the serializer of the task cannot write them.
@@ -43,20 +45,21 @@ class DeadLetterBuilder:
             row: Values by name of the column.
             task: Name of the task, or None.
             queue: Queue that the row names, or None.
-            digest: SHA-256 that the task id is made from, in hex digits.
+            digest: SHA-256 that the task id is made from.
             error: Why the row makes no task.
         """
         key = TemplateKey(task or NO_TASK, self._queue)
         template = self._templates.of(key)
         rows = BatchRows(pa.RecordBatch.from_pydict({"kwargs": [to_json(row)]}))
         arguments = Arguments(rows, (), self._templates.repr_levels)
-        letter_id = task_ids.uuid_of(task_ids.digest(f"bad {digest}"))
+        letter_id = task_ids.uuid_of(task_ids.digest(f"bad {digest.hex()}"))
         own = f'"{letter_id}"'
-        [body], [kwargs_repr] = arguments.bodies(template.serializer, template.compression), arguments.kwargs_repr()
+        body, kwargs_repr = arguments.bodies(template), arguments.kwargs_repr()
         if rows.errors:
             template = self._templates.of(key._replace(serializer="json"))
-            [body] = arguments.bodies("json", template.compression)
-        [tag] = task_ids.tags_of([digest], self._salt)
+            body = arguments.bodies(template)
+        tag = ['"', tags_of(column_of([digest]), self._salt), '"']
+        body, kwargs_repr, tag = (joined(pieces, 1)[0].as_py() for pieces in (body, kwargs_repr, tag))
         gaps = Gaps(*["null"] * len(Gaps._fields))._replace(
             body=body,
             task_id=own,

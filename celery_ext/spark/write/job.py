@@ -22,6 +22,7 @@ from celery_ext.spark.write.columns import Columns
 from celery_ext.spark.write.schedule import Schedule
 from celery_ext.spark.write.sender import JobCommitted, Sender, refused
 from celery_ext.spark.write.templates import Templates
+from kombu_delayq.options import Options
 from kombu_delayq.store import DelayStore, Offer
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def summary(job: Job, to_cancel: int) -> str:
     counts = {
         "sent before": job.sent_before,
         "twice in the data": job.twice,
-        "kept out by tasks that waited": job.kept,
+        "kept out by if_waiting": job.kept,
         "in place of tasks that waited": job.replaced,
         "cancelled": job.cancelled,
         "bad": job.bad,
@@ -217,7 +218,7 @@ class JobWriter:
         batches: "Iterator[RecordBatch]",
         report: CommitMessage,
     ) -> None:
-        builder = self._builder(job.name, begun.base_ms, store.options.max_delay)
+        builder = self._builder(job.name, begun.base_ms, store.options)
         queue = self.settings.conf.get("task_default_queue") or "celery"
         with closing(Sender(store, job, self.options)) as sender:
             for batch in batches:
@@ -236,11 +237,12 @@ class JobWriter:
                 store.queues.note_dead_letters(self.options.dead_letter_queue, report.dead_lettered)
         report.enqueued, report.repeated, report.cancelled = sender.enqueued, sender.repeated, sender.cancelled
 
-    def _builder(self, name: str, base_ms: float, max_delay: float | None) -> MessageBuilder:
+    def _builder(self, name: str, base_ms: float, broker: Options) -> MessageBuilder:
         levels = DelayLevels.parse(self.options.delayq_levels or self.settings.levels or DEFAULT)
         promotes = self.now_ms is not None
-        schedule = Schedule(self.options, levels, base_ms if self.now_ms is None else self.now_ms, max_delay, promotes)
-        return MessageBuilder(self.columns, self.options, Templates(self.settings), schedule, name)
+        base_ms = base_ms if self.now_ms is None else self.now_ms
+        schedule = Schedule(self.options, levels, base_ms, broker.max_delay, promotes)
+        return MessageBuilder(self.columns, self.options, Templates(self.settings, broker), schedule, name)
 
     def _report_bad_row(self, error: str, letter: Offer | None, sender: Sender, report: CommitMessage) -> None:
         if self.options.on_bad_row == "fail":
@@ -249,7 +251,7 @@ class JobWriter:
         if report.bad <= MOST_LOGGED:
             log(logging.WARNING, error)
         if letter is not None and self.options.dead_letter_queue:
-            sender.add(self.options.dead_letter_queue, [letter])
+            sender.add(self.options.dead_letter_queue, [letter], dead=True)
             report.dead_lettered += 1
 
 

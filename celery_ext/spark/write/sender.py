@@ -12,9 +12,10 @@ from celery_ext.spark.errors import StragglerRefused
 from celery_ext.spark.job_types import Enqueued, JobRun
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.store import BulkJobs
+from celery_ext.spark.write.offers import OfferColumns
 from celery_ext.waiting import by_id
 from kombu_delayq.errors import StoreUnavailable
-from kombu_delayq.message import FillingPage, pages
+from kombu_delayq.message import pages
 from kombu_delayq.redis import Command, SendAhead
 from kombu_delayq.store import DelayStore, Offer
 
@@ -31,10 +32,44 @@ _REFUSED = {
     "mixed": "has messages that an earlier version was to send at its end; take another job_id",
     "unknown": "is no longer known to Redis",
 }
+#: How many chunks of messages are made at once: Arrow takes about the same time for a few rows as for many.
+_CHUNKS_AHEAD = 8
 
 
 class JobCommitted(Exception):
     """The job is committed, so that nothing is left to send for it."""
+
+
+class _Chunk:
+    """Messages that go to Redis in one call: at most so many, and about so many bytes."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._parts: list[OfferColumns] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    @property
+    def _bytes(self) -> int:
+        return sum(part.size for part in self._parts)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more."""
+        return len(self) >= self._most or self._bytes >= self._most_bytes
+
+    def fill(self, offers: OfferColumns) -> OfferColumns:
+        """Takes messages until it is full, and returns those that are left."""
+        part = offers[: self._most - len(self)]
+        count = part.first_with(self._most_bytes - self._bytes)
+        self._parts.append(part[:count])
+        return offers[count:]
+
+    def take(self) -> OfferColumns | None:
+        """Returns all messages, None without any, and begins a new chunk."""
+        parts, self._parts = self._parts, []
+        return OfferColumns.together(parts) if parts else None
 
 
 class Sender:
@@ -52,7 +87,7 @@ class Sender:
         enqueued: Number of messages that were sent, or kept out by ``if_waiting``.
         repeated: Number of messages that the job had before.
         cancelled: Number of tasks that were cancelled.
-        rows: About the number of messages that fill a chunk.
+        rows: How many messages to make at once.
     """
 
     def __init__(self, store: DelayStore, job: JobRun, options: WriteOptions) -> None:
@@ -62,28 +97,36 @@ class Sender:
         self._most = most = most_in_chunk(options)
         self._retry = Retry(options.write_timeout)
         self._ahead = SendAhead(store.client.connection_pool)
-        self._on_way: tuple[str, Sequence[Offer]] | None = None
+        self._on_way: tuple[str, JobRun, Sequence[Offer]] | None = None
         self.rows = self._most
-        self._chunks: defaultdict[str, FillingPage[Offer]] = defaultdict(lambda: FillingPage(most, options.chunk_bytes))
+        self._chunks: defaultdict[tuple[str, JobRun], _Chunk] = defaultdict(lambda: _Chunk(most, options.chunk_bytes))
 
-    def add(self, queue: str, offers: Sequence[Offer]) -> None:
+    def add(self, queue: str, offers: Sequence[Offer], *, dead: bool = False) -> None:
         """Adds messages, and sends the chunks that are full.
+
+        Args:
+            queue: Their queue.
+            offers: The messages.
+            dead: Whether they are dead letters, which are sent whatever waits.
 
         Raises:
             JobCommitted: The job is committed.
             StragglerRefused: The job is aborted, or a later run has taken it over.
             BrokerUnavailable: The broker takes no messages for longer than ``write_timeout``.
         """
-        chunk = self._chunks[queue]
-        for offer in offers:
-            if chunk.add(offer, offer.size):
-                self.rows = max(len(chunk), min(_FEW, self._most))
-                self._flush(queue)
+        to = (queue, self._job._replace(if_waiting="") if dead else self._job)
+        chunk = self._chunks[to]
+        left = offers if isinstance(offers, OfferColumns) else OfferColumns.of_offers(offers)
+        while left:
+            left = chunk.fill(left)
+            if chunk.is_full:
+                self.rows = max(len(chunk) * _CHUNKS_AHEAD, min(_FEW, self._most))
+                self._flush(*to)
 
     def flush(self) -> None:
         """Sends the rest, and waits until Redis has everything. Raises the errors of ``add``."""
-        for queue in list(self._chunks):
-            self._flush(queue)
+        for to in list(self._chunks):
+            self._flush(*to)
         self._confirm()
 
     def close(self) -> None:
@@ -118,16 +161,16 @@ class Sender:
         self._retry.until_done(cancel)
         return removed
 
-    def _flush(self, queue: str) -> None:
-        chunk = self._without_excluded(self._chunks[queue].take())
+    def _flush(self, queue: str, job: JobRun) -> None:
+        chunk = self._without_excluded(self._chunks[queue, job].take())
         if not chunk:
             return
         commands: Sequence[Command] = ()
         # With an error no reply comes, and _confirm sends the chunk again.
         with suppress(RedisError, OSError, StoreUnavailable):
-            commands = self._jobs.enqueue_commands(queue, self._job, chunk)
+            commands = self._jobs.enqueue_commands(queue, job, chunk)
         self._confirm()
-        self._on_way = (queue, chunk)
+        self._on_way = (queue, job, chunk)
         with suppress(RedisError, OSError):
             self._ahead.send(commands)
 
@@ -135,25 +178,25 @@ class Sender:
         """Waits until Redis has the chunk that is on its way, if there is one."""
         if self._on_way is None:
             return
-        (queue, chunk), self._on_way = self._on_way, None
+        (queue, job, chunk), self._on_way = self._on_way, None
         reply = None
         with suppress(RedisError, OSError):
             replies = self._ahead.confirm()
             reply = self._jobs.enqueued(queue, replies) if replies else None
-        reply = self._until_enqueued(queue, lambda: self._jobs.enqueue(queue, self._job, chunk), reply)
+        reply = self._until_enqueued(queue, lambda: self._jobs.enqueue(queue, job, chunk), reply)
         self.enqueued += reply.fresh
         self.repeated += reply.repeated
         # A cancel that came meanwhile has excluded the id and searched, maybe before the message was there.
         if excluded := self._excluded(chunk):
             self.cancelled += len(self._cancelled(sorted(excluded)))
 
-    def _without_excluded(self, chunk: Sequence[Offer]) -> Sequence[Offer]:
+    def _without_excluded(self, chunk: Sequence[Offer] | None) -> Sequence[Offer] | None:
         """Returns what is left of a chunk without the ids that the job has cancelled, to whichever queue they go."""
         if self._job.cancels:
             self._confirm()  # it may have the only connection
-        excluded = self._excluded(chunk)
-        self.repeated += sum(offer.id in excluded for offer in chunk)
-        return [offer for offer in chunk if offer.id not in excluded] if excluded else chunk
+        excluded = self._excluded(chunk or ())
+        self.repeated += sum(offer.id in excluded for offer in (chunk or ()) if excluded)
+        return [offer for offer in (chunk or ()) if offer.id not in excluded] if excluded else chunk
 
     def _excluded(self, chunk: Sequence[Offer]) -> set[str]:
         if not chunk or not self._job.cancels:

@@ -1,18 +1,26 @@
 """The fields of tasks other than their arguments, from the columns of a batch, else from options."""
 
+# The documentation is built without Spark: annotations are not evaluated.
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from celery_ext.limits import LimitDeclaration, add_key
 from celery_ext.publish import headers_json
-from celery_ext.spark import task_ids
 from celery_ext.spark.option_parsers import chain_text, check_headers, limit_key
 from celery_ext.spark.options import PRIORITIES, WriteOptions
+from celery_ext.spark.write.digests import column_of, digests_of, uuids_of
+from celery_ext.spark.write.texts import Pieces, column
 from kombu_delayq.errors import InvalidLimit
+from kombu_delayq.message import text_to_json
 
 if TYPE_CHECKING:
     from celery_ext.spark.write.values import BatchRows
@@ -26,7 +34,7 @@ class TaskFields:
         options: Options of the job. Each is the default for rows in which the column of its name is missing or NULL.
     """
 
-    def __init__(self, rows: "BatchRows", options: WriteOptions) -> None:
+    def __init__(self, rows: BatchRows, options: WriteOptions) -> None:
         self.rows = rows
         self._values, self._count = rows.columns, rows.count
         self._options = options
@@ -43,13 +51,13 @@ class TaskFields:
         parsed = self.rows.parse(name, self._values[name].python, _PARSERS[name])
         return [default if value is None else value for value in parsed]
 
-    def json(self, name: str) -> Iterable[str]:
+    def json(self, name: str) -> Pieces:
         """Returns a column as JSON texts; ``null`` for each row where it is missing."""
-        return self._values[name].json if name in self._values else repeat("null")
+        return [self._values[name].json if name in self._values else "null"]
 
     def headers(
         self, limits: Mapping[str, LimitDeclaration], arguments: Callable[[], Iterable[tuple[Any, Any]]]
-    ) -> Iterable[str]:
+    ) -> Pieces:
         """Returns further headers of each row with its key, as the JSON text that follows Celery's own headers.
 
         Args:
@@ -57,13 +65,11 @@ class TaskFields:
             arguments: Returns positional and keyword arguments of each row.
         """
         has_limit = not self.is_constant("limit") or self._options.limit is not None
-        has_limit = has_limit or not limits.keys().isdisjoint(self.tasks)
+        has_limit = has_limit or (bool(limits) and not limits.keys().isdisjoint(self.tasks))
         if not has_limit and "headers" not in self._values:
-            return repeat(headers_json(self._options.headers))
+            return [headers_json(self._options.headers)]
         given = self._headers()
-        if not has_limit:
-            return map(headers_json, given)
-        return list(map(headers_json, self._with_keys(given, limits, arguments())))
+        return [column(map(headers_json, self._with_keys(given, limits, arguments()) if has_limit else given))]
 
     def _headers(self) -> list[Any]:
         default = self._options.headers
@@ -110,30 +116,31 @@ class TaskFields:
                 self.rows.add_error(row, op, "is neither enqueue nor cancel", "op")
         return rows
 
-    def digests(self, id_columns: Sequence[str]) -> list[str]:
+    def digests(self, id_columns: Sequence[str]) -> pa.Array:
         """Returns what the ids of the tasks are made from: the row's own id, else columns, else the whole row.
 
         Args:
             id_columns: Names of the columns; empty for the whole row.
 
         Returns:
-            SHA-256 in hex digits, one for each row.
+            The SHA-256 of each row.
         """
         made = self._made_of(id_columns or sorted(self._values))
         nameless = self._nameless(id_columns)
         if nameless:  # bad rows, which their dead letters tell from each other
-            whole = self._made_of(sorted(self._values))
-            made = [whole[row] if row in nameless else digest for row, digest in enumerate(made)]
+            whole = self._made_of(sorted(self._values)).to_pylist()
+            made = column_of(whole[row] if row in nameless else one for row, one in enumerate(made.to_pylist()))
         if self.is_constant("task_id"):
             return made
-        return [task_ids.digest(own) if own else digest for own, digest in zip(self.own_ids, made, strict=True)]
+        rows = zip(self.own_ids, made.to_pylist(), strict=True)
+        return column_of(sha256(own.encode()).digest() if own else one for own, one in rows)
 
-    def ids(self, digests: Sequence[str]) -> list[str]:
+    def ids(self, digests: pa.Array) -> pa.StringArray:
         """Returns the task ids: the row's own id, else the one made from its digest."""
-        made = task_ids.uuids_of(digests)
+        made = uuids_of(digests)
         if self.is_constant("task_id"):
             return made
-        return [own or task_id for own, task_id in zip(self.own_ids, made, strict=True)]
+        return pc.coalesce(column(own or None for own in self.own_ids), made)
 
     def check(self, id_columns: Sequence[str]) -> None:
         """Adds an error for each row without a task, unless it cancels one by its id, and for each without an id.
@@ -142,7 +149,7 @@ class TaskFields:
             id_columns: As of ``digests``.
         """
         cancels = self.cancels
-        for row, task in enumerate(self.tasks):
+        for row, task in enumerate(self.tasks if not self.is_constant("task") or self._options.task is None else ()):
             if task is None and not (row in cancels and self.own_ids[row]):
                 self.rows.add_error(row, None, "names no task", "task")
         if not self.is_constant("task_id"):
@@ -151,13 +158,12 @@ class TaskFields:
             reason = "is NULL, so that the row has no id of its own"
             self.rows.add_error(row, None, reason, " and ".join(id_columns))
 
-    def _made_of(self, names: Sequence[str]) -> list[str]:
-        """Returns digests of the tasks and the values of columns."""
-        columns = [self._values[name].json for name in names]
-        if self.is_constant("task"):
-            return task_ids.digests_of(self._options.task or "", columns, self._count)
-        rows: Iterable[Sequence[str]] = zip(*columns, strict=True)
-        return [task_ids.digest_of(task or "", row) for task, row in zip(self.tasks, rows, strict=True)]
+    def _made_of(self, names: Sequence[str]) -> pa.Array:
+        """Returns digests of the tasks and the values of columns, as ``task_ids.digest_of`` makes them."""
+        is_same = self.is_constant("task")
+        task = text_to_json(self._options.task or "") if is_same else column(text_to_json(t or "") for t in self.tasks)
+        values = [piece for name in names for piece in (", ", self._values[name].json)]
+        return digests_of(["[", task, *(values or [", "]), "]"], self._count)
 
     def _nameless(self, id_columns: Sequence[str]) -> set[int]:
         """Returns the numbers of the rows whose id would be made from NULLs alone, and so be that of all such rows."""

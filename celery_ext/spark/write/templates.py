@@ -9,6 +9,7 @@ from celery.exceptions import QueueNotFound
 
 from celery_ext.publish import EXPIRES, PLACEHOLDERS, NoTemplate, Template, catching
 from celery_ext.spark.errors import BadRow
+from kombu_delayq.options import Options
 
 if TYPE_CHECKING:
     from celery_ext.spark.app_settings import AppSettings
@@ -50,16 +51,17 @@ class Templates:
 
     Args:
         settings: Settings of the app.
+        broker: The options of the transport; None for the defaults.
 
     Attributes:
         repr_levels: Depth to which Celery shows arguments.
         limits: What tasks declare of their limits, by name of the task.
     """
 
-    def __init__(self, settings: "AppSettings") -> None:
+    def __init__(self, settings: "AppSettings", broker: Options | None = None) -> None:
         self.repr_levels = int(settings.conf.get("task_repr_maxlevels", 3) or 0)
         self.limits = settings.limits
-        self._settings = settings
+        self._settings, self._broker = settings, broker
         self._app = settings.make_app()
         self._made: dict[TemplateKey, Template] = {}
 
@@ -140,7 +142,7 @@ class Templates:
                     add_to_parent=False,
                     **options,
                 )
-            return catcher.template(key.task, expires)
+            return catcher.template(key.task, expires, broker=self._broker)
 
 
 @contextmanager

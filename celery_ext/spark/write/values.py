@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from celery_ext.publish import texts_of
 from celery_ext.spark.write.columns import meant_by
+from celery_ext.spark.write.texts import Pieces, column, in_json, is_plain, joined
 from kombu_delayq.errors import quoted
-from kombu_delayq.message import EPOCH, text_to_json, to_json, us_of
+from kombu_delayq.message import EPOCH, to_json, us_of
 
 
 class RowError(NamedTuple):
@@ -91,6 +92,8 @@ _NO_PYTHON_VALUE = (OverflowError, KeyError, ValueError)
 #: Days and µs since the epoch that a date and a datetime can have.
 _DAYS = (date.min - EPOCH.date()).days, (date.max - EPOCH.date()).days
 _MICROSECONDS = us_of(datetime.min), us_of(datetime.max)
+#: Added to any time in µs it is positive, and ends with the same three digits.
+_BEFORE_ALL = 10**17
 #: Dates and times in ISO 8601, with a group for each number.
 _DATE, _TIME = r"0*(\d+)-0?(\d+)-0?(\d+)", r"0?(\d+):0?(\d+):0?(\d+)(?:\.0*(\d+))?"
 #: JSON of values whose ``repr`` is another text.
@@ -120,8 +123,8 @@ class Values:
     def __init__(
         self, array: pa.Array, *, as_uuid: bool = False, on_error: Callable[[int, Any, object], None] | None = None
     ) -> None:
-        self.array = array
-        self._type = array.type
+        self.array = array.cast(pa.string()) if pa.types.is_large_string(array.type) else array
+        self._type = self.array.type
         self._as_uuid = as_uuid
         self._on_error = on_error
 
@@ -136,27 +139,43 @@ class Values:
             return [self._convert_row(row, self._on_error) for row in range(len(self.array))]
 
     @cached_property
-    def json(self) -> list[str]:
+    def json(self) -> pa.StringArray:
         """JSON texts, as Celery's serializer ``json`` writes the Python values."""
         if self.is_text:
-            return ["null" if text is None else text_to_json(text) for text in self.python]
+            return self._without_nulls(['"', self._in_json, '"'], "null")
         if pa.types.is_floating(self._type):
-            return [_JSON_OF_REPR.get(text, text) for text in self.reprs or ()]
+            return column(_JSON_OF_REPR.get(text, text) for text in texts_of(self.python) or ())
         if pa.types.is_boolean(self._type):
-            return [_JSON_OF_REPR[text] for text in self.reprs or ()]
+            return self._without_nulls([pc.if_else(self.array, "true", "false")], "null")
         if self._written is None:
-            return list(map(to_json, self.python))
+            return column(map(to_json, self.python))
         before, after = _around(self._type)
-        texts = self._written.to_pylist()
-        return ["null" if text is None else f"{before}{text}{after}" for text in texts]
+        return self._without_nulls([before, self._written, after], "null")
 
     @cached_property
-    def reprs(self) -> list[str] | None:
-        """Texts as in ``argsrepr`` and ``kwargsrepr``; None for values of which Celery may cut off parts."""
-        if self._written is None:
-            return texts_of(self.python)
-        texts: list[str] = _reprs(self._written, self._type).fill_null("None").to_pylist()
-        return texts
+    def reprs(self) -> pa.StringArray | None:
+        """Texts of values in ``argsrepr`` and ``kwargsrepr``, as they stand in the JSON of these.
+
+        None for values of which Celery may cut off parts.
+        """
+        if self.is_text:
+            texts = pc.replace_substring(self._in_json, "'", "\\\\'")  # escaped once for repr, and once for JSON
+            return self._without_nulls(["'", texts, "'"], "None")
+        if pa.types.is_boolean(self._type):
+            return self._without_nulls([pc.if_else(self.array, "True", "False")], "None")
+        if self._written is not None:
+            return self._without_nulls([_reprs(self._written, self._type)], "None")
+        texts = texts_of(self.python)
+        return None if texts is None else in_json(column(texts))
+
+    def _without_nulls(self, pieces: Pieces, null: str) -> pa.StringArray:
+        found = joined(pieces, len(self.array))
+        return pc.coalesce(found, null) if found.null_count else found
+
+    @cached_property
+    def _in_json(self) -> pa.StringArray:
+        """Texts as they stand in JSON, without the quotes around them."""
+        return self.array if is_plain(self.array) else in_json(column(self.python))
 
     @property
     def nulls(self) -> set[int]:
@@ -168,7 +187,7 @@ class Values:
     @property
     def is_text(self) -> bool:
         """Whether the values are texts."""
-        return not self._as_uuid and (pa.types.is_string(self._type) or pa.types.is_large_string(self._type))
+        return not self._as_uuid and bool(pa.types.is_string(self._type))
 
     @cached_property
     def _written(self) -> pa.Array | None:
@@ -211,7 +230,8 @@ class Values:
     def _converted(self, array: pa.Array) -> list[Any]:
         if pa.types.is_timestamp(self._type):
             epoch = EPOCH if self._type.tz is not None else EPOCH.replace(tzinfo=None)
-            return [None if us is None else epoch + timedelta(microseconds=us) for us in microseconds(array)]
+            times_us = microseconds(array).to_pylist()
+            return [None if us is None else epoch + timedelta(microseconds=us) for us in times_us]
         values: list[Any] = array.to_pylist(maps_as_pydicts="strict")
         if self._as_uuid:
             return [None if value is None else _uuid(value) for value in values]
@@ -230,13 +250,21 @@ def iso_texts(us: pa.Array, *, has_zone: bool = True) -> pa.Array:
     return pc.binary_join_element_wise(texts, "+00:00", "") if has_zone else texts
 
 
-def microseconds(array: pa.Array) -> list[int | None]:
+def ms_texts(us: pa.Array) -> pa.StringArray:
+    """Returns what ``ms_text`` makes of times in µs; an empty text for NULL."""
+    after = pc.add(us, _BEFORE_ALL)  # Arrow rounds towards 0, ``ms_text`` down
+    ms = pc.divide(after, 1000)
+    rest = pc.subtract(after, pc.multiply(ms, 1000))
+    whole = pc.subtract(ms, _BEFORE_ALL // 1000).cast(pa.string())
+    texts = joined([whole, ".", pc.utf8_slice_codeunits(pc.add(rest, 1000).cast(pa.string()), 1)], len(us))
+    return pc.coalesce(texts, "") if texts.null_count else texts
+
+
+def microseconds(array: pa.Array) -> pa.Array:
     """Returns times as µs since the epoch. Times without a zone count as UTC."""
     if pa.types.is_null(array.type):
-        return [None] * len(array)
-    unit = pa.timestamp("us", tz=array.type.tz)
-    times_us: list[int | None] = array.cast(unit).cast(pa.int64()).to_pylist()
-    return times_us
+        return pa.nulls(len(array), pa.int64())
+    return array.cast(pa.timestamp("us", tz=array.type.tz)).cast(pa.int64())
 
 
 def _is_timestamp_us(kind: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""What publishing costs, one by one, in a batch and with templates, next to stock Celery in the same process."""
+"""What publishing costs, one by one, in a batch and with templates, beside stock Celery and beside redis-py alone."""
 
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -6,6 +6,7 @@ from time import perf_counter, process_time
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import redis
 from celery import Celery
 from kombu import Producer
 
@@ -20,6 +21,8 @@ SENT_MANY = 50_000
 #: Arguments of every task sent.
 ARGS = (1_790_000_000.123456,)
 STOCK_QUEUE = "celery"
+#: The list to which redis-py pushes.
+BESIDE = "beside"
 _FAILED = ConnectionError("the mail server is away")
 
 
@@ -51,7 +54,28 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
         least = SENT_MANY if publish is _send_many else None
         yield Figure(f"{name}, kombu-delayq", median(mine.rate for mine, _ in found), "msg/s", least, True)
         yield Figure(f"{name}, stock", median(other.rate for _, other in found), "msg/s")
+    yield from _beside_redis_py(server, fast, count, rounds)
     yield from _cancelled(fast, 500 if quick else 3_000)
+
+
+def _beside_redis_py(server: PrivateRedis, fast: Celery, count: int, rounds: int) -> Iterator[Figure]:
+    """Publishes in turns with an ``LPUSH`` by redis-py of the same bytes, which is what nobody can do without."""
+    client: Any = redis.Redis.from_url(server.url)
+    fast.tasks[TASK].delay(*ARGS)
+    body = client.lindex(STOCK_QUEUE, 0)
+
+    def push(_: Any, count: int) -> None:
+        for _ in range(count):
+            client.lpush(BESIDE, body)
+
+    for name, publish, target in (("delay()", _delay, 1.7), ("apply_async(countdown=60)", _countdown, 2.0)):
+        found = _in_turns(server.client(), (fast, publish), (client, push), count, rounds)
+        wall = median(other.rate / mine.rate for mine, other in found)
+        cpu = median(mine.cpu_us / other.cpu_us for mine, other in found)
+        mine_us, other_us = (1e6 / median(one[at].rate for one in found) for at in range(2))
+        note = f"{mine_us:.0f} and {other_us:.0f} µs a call, {len(body)} bytes"
+        yield Figure(f"{name}, fast_publish, time / redis-py's LPUSH", wall, "", target, note=note)
+        yield Figure(f"{name}, fast_publish, CPU time / redis-py's LPUSH", cpu, "", target)
 
 
 def _cancelled(app: Celery, count: int) -> Iterator[Figure]:
@@ -76,13 +100,13 @@ def _in_turns(client: Any, ours: Any, stock: Any, count: int, rounds: int) -> li
         for app, publish in (ours, stock) if turn % 2 else (stock, ours):
             cost[app] = _cost_of(app, publish, count)
             # Kombu declares its bindings only once, so they stay.
-            client.delete(STOCK_QUEUE, *client.scan_iter("delayq:*"), *client.scan_iter("redisson_*"))
+            client.delete(STOCK_QUEUE, BESIDE, *client.scan_iter("delayq:*"), *client.scan_iter("redisson_*"))
         if turn:  # the first warms up
             found.append((cost[ours[0]], cost[stock[0]]))
     return found
 
 
-def _cost_of(app: Celery, publish: Callable[[Celery, int], None], count: int) -> Round:
+def _cost_of(app: Any, publish: Callable[[Any, int], None], count: int) -> Round:
     begun, cpu_s = perf_counter(), process_time()
     publish(app, count)
     return Round((process_time() - cpu_s) / count * 1e6, count / (perf_counter() - begun))

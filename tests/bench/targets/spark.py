@@ -5,8 +5,9 @@ import sys
 from collections.abc import Callable, Iterator
 from statistics import median
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 from celery import Celery
 
 from celery_ext.connection import TRANSPORT
@@ -18,13 +19,32 @@ TASK, QUEUE = "orders.close", "orders"
 LOOP, ROUNDS = 3_000, 3
 
 
+class Cpu(NamedTuple):
+    """CPU time that the processes of a job have taken, in s."""
+
+    jvm: float
+    python: float
+    redis: float
+
+    @classmethod
+    def of(cls, jvm: psutil.Process, redis: psutil.Process) -> "Cpu":
+        """Returns what they have taken until now, with the Python workers of the JVM that have ended."""
+        own = jvm.cpu_times()
+        workers = [own[2:4], *(child.cpu_times()[:4] for child in jvm.children(recursive=True))]
+        return cls(sum(own[:2]), sum(map(sum, workers)), sum(redis.cpu_times()[:2]))
+
+    def since(self, before: "Cpu") -> "Cpu":
+        """Returns what they have taken after ``before``."""
+        return Cpu(*(now - then for now, then in zip(self, before, strict=True)))
+
+
 def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Runs Spark as local[2], with Redis on the same machine; each way to send in turn with the others."""
     from pyspark.sql import SparkSession
 
     import celery_ext.spark
 
-    rows, client = 100_000 if quick else 1_000_000, server.client()
+    rows, client = 100_000 if quick else 500_000, server.client()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
         "ui.enabled": "false",
@@ -37,18 +57,28 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
         builder = builder.config(f"spark.{name}", value)
     spark = builder.getOrCreate()
     celery_ext.spark.register(spark)
+    jvm, redis = psutil.Process(spark.sparkContext._gateway.proc.pid), psutil.Process(server.pid)
+    cpu: dict[str, list[Cpu]] = {"plain": [], "delayed": []}
+
+    def written(kind: str, **options: Any) -> float:
+        before = Cpu.of(jvm, redis)
+        rate = rows / _timed(lambda: _write(orders, server, **options))
+        cpu[kind].append(Cpu.of(jvm, redis).since(before))
+        return rate
+
     try:
         orders = spark.range(0, rows, 1, 2).selectExpr("id AS order_id", "concat('c', id % 100000) AS customer").cache()
+        orders.count()
         _write(orders.limit(1000), server)  # Python workers start
         client.flushall()
         took: dict[str, list[float]] = {"plain": [], "loop": [], "delayed": []}
         for _ in range(ROUNDS):
             client.flushall()
-            took["plain"].append(rows / _timed(lambda: _write(orders, server)))
+            took["plain"].append(written("plain"))
             client.flushall()
             took["loop"].append(LOOP / _timed(lambda: _send_each(server)))
             client.flushall()
-            took["delayed"].append(rows / _timed(lambda: _write(orders, server, countdown="1h", spread="1h")))
+            took["delayed"].append(written("delayed", countdown="1h", spread="1h"))
         waiting = spark.read.format("celery").option("broker_url", server.url).option("queue", QUEUE)
         read = [
             rows / _timed(lambda: waiting.load().write.format("noop").mode("overwrite").save()) for _ in range(ROUNDS)
@@ -58,6 +88,14 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     note = f"{rows:,} rows, median of {ROUNDS}"
     yield Figure("rows to a plain queue", median(took["plain"]), "/s", 100_000, True, note)
     yield Figure("rows into the delayed store", median(took["delayed"]), "/s", 60_000, True)
+    for kind, name, most_us in (
+        ("plain", "CPU of a row to a plain queue", 30),
+        ("delayed", "CPU of a delayed row", 36),
+    ):
+        each = [Cpu(*(part / rows * 1e6 for part in one)) for one in cpu[kind]]
+        yield Figure(name, median(map(sum, each)), "µs", most_us)
+        for part in Cpu._fields:
+            yield Figure(f"  {part}", median(getattr(one, part) for one in each), "µs")
     yield Figure("app.send_task in a loop, stock", median(took["loop"]), "/s")
     yield Figure("waiting messages read, all columns", median(read), "/s", 120_000, True)
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -16,7 +18,7 @@ from celery.app.amqp import AMQP
 from celery.app.defaults import NAMESPACES
 from celery.app.task import Task
 from kombu import Exchange, Queue
-from kombu.exceptions import EncodeError, OperationalError
+from kombu.exceptions import EncodeError, LimitExceeded, OperationalError
 from kombu.messaging import Producer
 
 from celery_ext import Call, ShardRouter, install, select, send_many
@@ -56,9 +58,9 @@ class Fast:
         self.published: list[str] = []
         publish = FastPublisher._publish
 
-        def noting(publisher: FastPublisher, noted: Any, recipe: Any, message: Any, chain: str | None) -> None:
-            publish(publisher, noted, recipe, message, chain)
-            self.published.append(str(message.offer.id))
+        def noting(publisher: FastPublisher, noted: Any, recipe: Any, offer: Any, *more: Any) -> None:
+            publish(publisher, noted, recipe, offer, *more)
+            self.published.append(str(offer.id))
 
         monkeypatch.setattr(FastPublisher, "_publish", noting)
 
@@ -521,6 +523,57 @@ def test_threads_share_templates(fast: Fast, redis_server: PrivateRedis) -> None
     assert len({body["properties"]["delivery_tag"] for body in bodies}) == 400
     assert len({body["headers"]["argsrepr"] for body in bodies}) == 400
     assert len(fast.published) > 300
+
+
+def test_threads_share_the_connections_of_celery(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a pool of one connection, threads wait for each other and for Celery, and the connection is not lost."""
+    fast = Fast(redis_server, monkeypatch, broker_pool_limit=1)
+    primed(fast)
+    before = redis_server.client().llen("celery"), len(fast.published)
+    own = {"expires": "2100-01-01T00:00:00"}  # Celery sends these
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda at: fast.task.apply_async(**({} if at % 4 else own)), range(40)))
+    with fast.app.pool.acquire(block=True, timeout=1) as connection:
+        assert connection.connected
+        with pytest.raises(LimitExceeded):
+            fast.app.pool.acquire()
+    assert redis_server.client().llen("celery") == before[0] + 40
+    assert len(fast.published) == before[1] + 30
+
+
+FORKING = """
+import os, sys
+from celery import Celery
+from celery_ext import install
+
+app = Celery("forked", broker=sys.argv[1], broker_transport=sys.argv[2], set_as_current=False)
+app.conf.task_default_queue = "forked"
+install(app, fast_publish=True)
+
+
+@app.task(name="forked.task")
+def task(): ...
+
+
+for _ in range(3):
+    print(task.delay().id, flush=True)
+for _ in range(2):
+    child = os.fork()
+    if not child:
+        print(task.delay().id, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+print(task.delay().id)
+"""
+
+
+def test_a_process_that_was_forked_draws_ids_of_its_own(redis_server: PrivateRedis) -> None:
+    """A server may load the app, use it, and fork its processes then: no id and no delivery tag comes twice."""
+    command = [sys.executable, "-c", FORKING, redis_server.url, TRANSPORT]
+    drawn = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    messages = list(map(json.loads, redis_server.client().lrange("forked", 0, -1)))
+    assert sorted(drawn) == sorted(message["headers"]["id"] for message in messages)
+    assert len(drawn) == len(set(drawn)) == len({each["properties"]["delivery_tag"] for each in messages}) == 6
 
 
 def test_no_thread_makes_a_template_before_it_may(

@@ -62,9 +62,9 @@ class Both:
         self._published: list[Any] = []
         publish = FastPublisher._publish
 
-        def noting(publisher: FastPublisher, noted: Any, recipe: Any, message: Any, chain: str | None) -> None:
-            self._published.append(message)
-            publish(publisher, noted, recipe, message, chain)
+        def noting(publisher: FastPublisher, noted: Any, recipe: Any, offer: Any, *more: Any) -> None:
+            self._published.append(offer)
+            publish(publisher, noted, recipe, offer, *more)
 
         monkeypatch.setattr(FastPublisher, "_publish", noting)
 

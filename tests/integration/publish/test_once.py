@@ -249,10 +249,10 @@ def test_a_key_is_made_of_what_celery_writes(app: Celery, value: Any, other: Any
 
 def test_nothing_waits_for_a_broadcast(app: Celery) -> None:
     """A call that asks and goes to all consumers is refused, and so is a key that the app does not read."""
-    app.conf.task_queues = [Broadcast("news")]
-    to: dict[str, Any] = {"queue": "news", "declare": [app.amqp.queues["news"].exchange], "countdown": 60}
+    app.conf.task_queues = [Broadcast("headlines")]
+    to: dict[str, Any] = {"queue": "headlines", "declare": [app.amqp.queues["headlines"].exchange], "countdown": 60}
     for send in (partial(app.tasks["index"].apply_async, (1,)), partial(app.send_task, "a", waiting_key="b")):
-        with pytest.raises(InvalidIfWaiting, match="to the exchange 'news' has no effect"):
+        with pytest.raises(InvalidIfWaiting, match="to the exchange 'headlines' has no effect"):
             send(**to)
     app.send_task("a", task_id="a", if_waiting="add", **to)
     plain = Celery(broker=app.conf.broker_url, set_as_current=False)

@@ -1,6 +1,6 @@
 """What a job waits for, by the errors of a real server and its client."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -22,18 +22,11 @@ WRITES: dict[str, Callable[[redis.Redis], object]] = {
 }
 
 
-@pytest.fixture
-def server() -> Iterator[PrivateRedis]:
-    """A server that the test may harm."""
-    with PrivateRedis() as server:
-        yield server
-
-
 @pytest.mark.parametrize("write", WRITES)
 @pytest.mark.parametrize("state", STATES)
-def test_what_takes_no_writes_just_now_is_waited_for(server: PrivateRedis, state: str, write: str) -> None:
+def test_what_takes_no_writes_just_now_is_waited_for(own_server: PrivateRedis, state: str, write: str) -> None:
     """A job tries again for as long as a server takes no writes, be it by a command or in a script."""
-    store = Broker(server.url, None, {}).connect()
+    store = Broker(own_server.url, None, {}).connect()
     client, (begin, end), refusals = store.client, STATES[state], []
     client.execute_command(*begin.split())
 
@@ -52,10 +45,10 @@ def test_what_takes_no_writes_just_now_is_waited_for(server: PrivateRedis, state
     store.close()
 
 
-def test_a_server_out_of_reach_is_waited_for(server: PrivateRedis) -> None:
+def test_a_server_out_of_reach_is_waited_for(own_server: PrivateRedis) -> None:
     """A server that is gone, or loads its data, may be there at the next try."""
-    client = server.client()
-    server.stop()
+    client = own_server.client()
+    own_server.stop()
     with pytest.raises(RedisError) as caught:
         client.ping()
     assert is_temporary(caught.value)

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark.read.schema import COLUMNS
+from celery_ext.spark.read.schema import COLUMNS, COLUMNS_OF
+from kombu_delayq.message import DEAD_LETTER, Reason, record
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -117,6 +118,22 @@ def test_a_replica_is_read_instead(redis_server: PrivateRedis, store: DelayStore
         found = read(replica_url=replica.url, broker_url="redis://127.0.0.1:1/0", partitions=3, page_size=10)
         assert ids(found) == expected
         assert store_of(replica).client.info("replication")["role"] == "slave"
+
+
+def test_dead_letters_are_a_dataframe(read: Read, client: redis.Redis) -> None:
+    """They are grouped by why they are there, by their columns or by a schema."""
+    for number in range(5):
+        message = task_message((number,))
+        message["properties"][DEAD_LETTER] = record(Reason.FAILED, f"E{number % 2}: no answer")
+        client.lpush("failed", json.dumps(message))
+    found = read(messages="dead_letters", queue="failed")
+    assert {field.name: field.dataType for field in found.schema} == COLUMNS_OF["dead_letters"]
+    counted = found.groupBy("reason", f.split("error", ":")[0].alias("kind")).count().orderBy("kind").collect()
+    assert [tuple(row) for row in counted] == [("failed", "E0", 3), ("failed", "E1", 2)]
+    assert (
+        read("at timestamp, worker string", messages="dead_letters", queue="failed").where("at <= now()").count() == 5
+    )
+    assert read(messages="dead_letters").count() == 0  # nobody has noted that queue
 
 
 @pytest.mark.parametrize("layout", ["hash", "redisson"])

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.spark import task_id
+from celery_ext.spark import send, task_id
 from tests.support.commands import shell
 from tests.support.conditions import until
 from tests.support.spark.jobs import append, kwargs, numbers, tasks
@@ -26,6 +26,13 @@ def test_each_row_is_one_task(
         assert given == {"id": given["id"], "customer": f"customer {given['id']}"}
         assert message["headers"]["id"] == task_id("orders.close", given["id"])
     until(lambda: "job nightly is committed: 40 rows, 40 messages in all\n" in spark_log())
+
+
+def test_send_says_what_it_did(frame: DataFrame, redis_server: PrivateRedis, client: redis.Redis) -> None:
+    """``send`` writes as ``save`` does, and returns the counts of its job."""
+    found = send(frame, broker_url=redis_server.url, task="t", queue="q", id_columns="id", on_bad_row="drop")
+    assert (found.state, found.rows, found.sent, found.bad) == ("committed", 40, 37, 3)
+    assert len(numbers(client)) == 37
 
 
 def test_no_rows(spark: SparkSession, redis_server: PrivateRedis, client: redis.Redis) -> None:

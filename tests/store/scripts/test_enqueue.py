@@ -237,6 +237,18 @@ def test_a_row_that_waits_is_kept_out_or_takes_its_place_once(store: DelayStore)
         assert popped(store.client, "q") == [b"body of k"]
 
 
+def test_only_what_still_waits_is_rescheduled(store: DelayStore) -> None:
+    """A row takes the place of the task that waits under its id; without one it sends nothing, and counts as kept."""
+    store.delivery.offer("q", waiting("i", body="old"))
+    job = begun(store)._replace(if_waiting="reschedule")
+    rows = [waiting("i", FUTURE_MS + 5), waiting("j"), now("k")]
+    assert jobs(store).enqueue("q", job, rows) == Enqueued("enqueued", 3)
+    assert jobs(store).enqueue("q", job, rows) == Enqueued("enqueued", 0, 3)
+    assert ((one := found_job(store)).sent, one.kept, one.replaced) == (1, 2, 1)
+    assert [(one.id, one.body) for one in store.scan.browse("q").messages] == [("i", b"body of i")]
+    assert popped(store.client, "q") == []
+
+
 def test_what_was_stored_and_not_guarded_counts_as_sent(store: DelayStore) -> None:
     """A row that an attempt has stored, cut short in the script, is the job's own, and not kept out by itself."""
     job = begun(store)._replace(if_waiting="keep")

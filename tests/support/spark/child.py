@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from celery_ext.spark import promote
@@ -45,6 +46,7 @@ def run(
     jobs: Sequence[Mapping[str, Any]],
     master: str = "local[4,4]",
     promotions: Sequence[Mapping[str, Any]] = (),
+    conf: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Notes the process id of its JVM in the journal, and runs jobs side by side.
 
@@ -53,10 +55,11 @@ def run(
         port: Port of the broker, which has the journal, too.
         jobs: ``rows`` and ``partitions`` of each, ``step`` before its writer, and ``options`` of the data source.
         master: Master URL of Spark.
+        conf: Further settings of Spark.
         promotions: Arguments of ``promote`` beside the jobs, and ``rows`` that are first written to the table.
     """
     journal = Journal(port)
-    spark = session.start(Path(directory), master)
+    spark = session.start(Path(directory), master, conf)
     journal.note(f"jvm {spark.sparkContext._gateway.proc.pid}")  # type: ignore[union-attr]
     broker = Broker(f"redis://127.0.0.1:{port}/0", port)
     with ExitStack() as stack:

@@ -1,14 +1,20 @@
-"""``saferepr`` shows arguments as Celery's ``saferepr`` does."""
+"""What messages of calls are made of: arguments as Celery shows them, ids, and another tag for a further attempt."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC
 from typing import Any
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from celery.utils.saferepr import saferepr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from celery_ext.publish.write import Uuids, again
 from celery_ext.publish.write import saferepr as fast_saferepr
+from kombu_delayq.message import read, to_json
+from kombu_delayq.store import Offer
+from kombu_delayq.text import as_bytes
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.decimals()
 SCALARS |= (
@@ -22,3 +28,22 @@ ARGUMENTS = st.lists(SCALARS) | st.lists(VALUES).map(tuple) | st.dictionaries(st
 def test_arguments_are_shown_as_celery_shows_them(arguments: Any, levels: int, most: int) -> None:
     """Whatever the arguments, where they are cut off, and how deep they are shown, it is Celery's text."""
     assert fast_saferepr(arguments, most, levels) == saferepr(arguments, most, levels)
+
+
+def test_threads_draw_ids_of_their_own() -> None:
+    """Each of the ids that threads draw at once is a UUID of version 4, and none is drawn twice."""
+    draw = Uuids().draw
+    with ThreadPoolExecutor(4) as threads:
+        drawn = [each for some in threads.map(lambda _: [draw() for _ in range(2_000)], range(4)) for each in some]
+    assert len(set(drawn)) == 8_000
+    assert {(str(UUID(each)), UUID(each).version) for each in drawn} == {(each, 4) for each in drawn}
+
+
+def test_a_further_attempt_has_a_tag_of_its_own() -> None:
+    """Only the delivery tag of a message that is due at once is another one; one that waits stays as it is."""
+    message = {"body": "é", "properties": {"correlation_id": "an-id", "delivery_tag": "a-tag"}}
+    offer = Offer("an-id", "", 0, to_json(message))
+    found = read(as_bytes(again(offer).body))
+    assert found["properties"].pop("delivery_tag") not in ("a-tag", None)
+    assert found == {"body": "é", "properties": {"correlation_id": "an-id"}}
+    assert again(offer._replace(due="1.0")) == offer._replace(due="1.0")

@@ -176,8 +176,6 @@ def test_a_queue_without_messages_is_told(
     fill(store, "full", 3)
     store.delivery.push("ready", Offer("i", "", 0, "body"))
     planned(store, WaitingSelection(("full", "ready")), None)
-    assert caplog.messages == [
-        "nothing waits in the queue ready until such a time; what is ready, in its list, is not read"
-    ]
+    assert caplog.messages == ["nothing waits in the queue ready until such a time; what is ready needs messages=ready"]
     planned(store, WaitingSelection(), None)
     assert len(caplog.messages) == 1

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from celery_ext.spark.options import ReadOptions
 from celery_ext.spark.read.batch import ReadRows
 from celery_ext.spark.read.schema import COLUMNS, arrow_schema, schema_of
 from celery_ext.waiting import DelayedTask
@@ -19,7 +20,7 @@ from tests.support.spark.odd_messages import MESSAGES
 
 DUE = b"4102444800123.456"
 DUE_AT = datetime(2100, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)
-SCHEMA = arrow_schema(schema_of(None))
+SCHEMA = arrow_schema(schema_of(ReadOptions()))
 
 
 def row_of(message: Any, **stored: Any) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def test_a_column_is_the_same_beside_any_others() -> None:
     """Each column alone has the values that it has beside all others."""
     everything = rows_of(MESSAGES)
     for name in COLUMNS:
-        alone = rows_of(MESSAGES, arrow_schema(schema_of([name])))
+        alone = rows_of(MESSAGES, arrow_schema(schema_of(ReadOptions(columns=(name,)))))
         assert alone == [{name: row[name]} for row in everything]
 
 

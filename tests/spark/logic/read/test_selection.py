@@ -9,6 +9,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark import CeleryDataSource
 from celery_ext.spark.errors import BrokerUnavailable, InvalidColumns, InvalidSparkOption
+from celery_ext.spark.options import ReadOptions
 from celery_ext.spark.read.reader import WaitingReader
 from celery_ext.spark.read.schema import COLUMNS, schema_of
 from kombu_delayq.errors import DelayqError
@@ -25,7 +26,7 @@ def test_spark_is_offered_no_filters() -> None:
 
 def test_all_columns_or_those_that_the_option_names() -> None:
     """The schema has the columns in the order of the option, all of them without it."""
-    assert schema_of(None).fieldNames() == list(COLUMNS)
+    assert schema_of(ReadOptions()).fieldNames() == list(COLUMNS)
     assert CeleryDataSource({"broker_url": URL, "columns": "due, task"}).schema().fieldNames() == ["due", "task"]
 
 
@@ -39,7 +40,7 @@ def test_columns_are_named_in_any_case(redis_server: PrivateRedis, client: Any) 
         (each, "q", b"body") for each in expected
     ]
     with pytest.raises(InvalidSparkOption, match="columns names a column twice: due, DUE"):
-        schema_of(["due", "DUE"])
+        schema_of(ReadOptions(columns=("due", "DUE")))
     given = StructType([StructField("Due", TimestampType()), StructField("DUE", TimestampType())])
     with pytest.raises(InvalidColumns, match="a column twice"):
         CeleryDataSource({"broker_url": URL}).reader(given)
@@ -52,6 +53,8 @@ def test_columns_are_named_in_any_case(redis_server: PrivateRedis, client: Any) 
     [
         ({"columns": "due,tusk"}, r"columns names tusk, which is not a column \(did you mean task\?\)"),
         ({"columns": "due,due"}, "columns names a column twice: due, due"),
+        ({"columns": "due", "messages": "ready"}, "columns names due, which is not a column"),
+        ({"messages": "dead"}, "messages='dead' is not one of"),
         ({"path": "/a"}, "path is not an option: tasks are in queues, not in files"),
         ({"paths": '["/a", "/b"]'}, "paths is not an option: tasks are in queues, not in files"),
         ({"owner": "me", "provider": "celery"}, "has no tables .* CREATE TEMPORARY VIEW … USING celery"),
@@ -69,6 +72,11 @@ def test_a_wrong_option_is_told_when_the_schema_is_asked_for(given: dict[str, st
     [
         ({}, "which broker"),
         ({"broker_url": URL, "due_after": "2030-01-02", "due_before": "2030-01-01T12:00"}, "is later than due_before="),
+        ({"broker_url": URL, "messages": "ready"}, "messages=ready needs the option queue"),
+        (
+            {"broker_url": URL, "messages": "dead_letters", "due_after": "2030-01-02", "partitions": "3"},
+            "due_after, partitions: only messages that wait have that, not dead_letters",
+        ),
         ({"broker_url": "redis://:secret@h/0"}, "broker_url has a password"),
         ({"replica_url": "redis://:secret@h/0"}, "replica_url has a password.* as replica_url_env"),
         ({"replica_url": URL, "replica_url_env": "NAME"}, "Give either replica_url or replica_url_env"),
@@ -81,8 +89,9 @@ def test_a_wrong_option_is_told_when_the_schema_is_asked_for(given: dict[str, st
 )
 def test_what_cannot_be_read_is_told_by_the_driver(given: dict[str, str], message: str) -> None:
     """Wrong or missing brokers and bounds are told before any task starts, without a password."""
+    columns = schema_of(ReadOptions(columns=("task",)))
     with pytest.raises((InvalidSparkOption, BrokerUnavailable), match=message) as told:
-        CeleryDataSource(given).reader(schema_of(None)).partitions()
+        CeleryDataSource(given).reader(columns).partitions()
     assert "secret" not in str(told.value)
 
 
@@ -111,9 +120,18 @@ def test_a_schema_with_other_columns_is_refused(schema: str, message: str) -> No
 def test_a_schema_and_the_option_agree() -> None:
     """A schema is refused when the option ``columns`` names others."""
     source = CeleryDataSource({"broker_url": URL, "columns": "due,task"})
-    source.reader(schema_of(["task", "due"]))
+    source.reader(
+        schema_of(
+            ReadOptions(
+                columns=(
+                    "task",
+                    "due",
+                )
+            )
+        )
+    )
     with pytest.raises(InvalidColumns, match="the schema given has due, the option columns has due, task; give one"):
-        source.reader(schema_of(["due"]))
+        source.reader(schema_of(ReadOptions(columns=("due",))))
 
 
 def test_errors_are_of_one_root() -> None:

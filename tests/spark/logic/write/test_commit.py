@@ -125,7 +125,7 @@ def test_rows_whose_ids_wait_are_counted_once(
     assert (found.rows, found.sent, found.kept, found.replaced) == (11, 10 - kept, kept, replaced)
     assert (found.sent_before, found.twice) == (10, 1)
     assert redis_server.client().zcard("delayq:{celery}:due") == 15
-    told = "5 kept out by tasks that waited" if kept else "5 in place of tasks that waited"
+    told = "5 kept out by if_waiting" if kept else "5 in place of tasks that waited"
     assert lines.messages[-1].endswith(
         f"11 rows, {10 - kept} messages in all, 10 sent before, 1 twice in the data, {told}"
     )

@@ -16,8 +16,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from celery_ext.spark import task_id
 from celery_ext.spark.errors import InvalidColumns
 from celery_ext.spark.options import WriteOptions
-from celery_ext.spark.task_ids import digest, part_of
+from celery_ext.spark.task_ids import digest
 from celery_ext.spark.write.columns import Columns
+from celery_ext.spark.write.digests import digests_of, parts_of
 from tests.support.spark.making import TASK, batch_of, builder_of, ids_of, made_of, offers_of, sole
 
 AT = datetime(2024, 5, 6, 7, 8, 9, 10, tzinfo=UTC)
@@ -160,7 +161,7 @@ def test_tags_of_a_large_job_differ() -> None:
 
 def test_parts_are_spread_evenly() -> None:
     """The part of a window that an id has is from 0 to 1, a tenth of the ids in each tenth."""
-    parts = [part_of(digest(str(n))) for n in range(10_000)]
+    parts = parts_of(digests_of([pa.array(map(str, range(10_000)))], 10_000)).to_pylist()
     assert all(0 <= part <= 1 for part in parts)
     for tenth in range(10):
         assert 800 < sum(tenth <= part * 10 < tenth + 1 for part in parts) < 1200

@@ -16,9 +16,22 @@ from celery_ext.spark.app_settings import AppSettings
 from celery_ext.spark.broker import Broker
 from celery_ext.spark.errors import InvalidSparkOption
 from celery_ext.spark.options import WriteOptions
+from celery_ext.spark.write.templates import Templates
+from kombu_delayq.options import Options
 from tests.support.spark import apps
 from tests.support.spark.landing import landed, open_store, send
-from tests.support.spark.making import TASK, batch_of, builder_of, ids_of, kwargs_of, made_of, offers_of, plan_of, sole
+from tests.support.spark.making import (
+    TASK,
+    arguments_in,
+    batch_of,
+    builder_of,
+    ids_of,
+    kwargs_of,
+    made_of,
+    offers_of,
+    plan_of,
+    sole,
+)
 from tests.support.workers.harness import TRANSPORT, Proj
 
 SECRET = "tops3cret"
@@ -89,7 +102,8 @@ def test_reserved_columns_in_any_case_make_the_same_messages() -> None:
     usual = {"eta": at, "priority": [7], "queue": ["orders"], "headers": ['{"x": 1}'], "n": [1]}
     upper = {name.upper() if name != "n" else name: column for name, column in usual.items()}
     for options in ({}, {"id_columns": "n,eta"}):
-        assert made_of(batch_of(**upper), base_ms=0, **options) == made_of(batch_of(**usual), base_ms=0, **options)
+        found, expected = (offers_of(made_of(batch_of(**each), base_ms=0, **options)) for each in (upper, usual))
+        assert found == expected
 
 
 def test_offers_say_what_their_messages_say() -> None:
@@ -102,6 +116,23 @@ def test_offers_say_what_their_messages_say() -> None:
     assert offer.id == message["headers"]["id"] == message["properties"]["correlation_id"]
     assert offer.priority == message["properties"]["priority"] == 7
     assert float(offer.due) == at.timestamp() * 1000
+
+
+@pytest.mark.parametrize("columns", [{}, {"args": [[1]]}, {"parent_id": ["p"]}, {"kwargs": ['{"a": "\\"\\u00fc"}']}])
+def test_compact_messages_say_what_others_say(columns: dict[str, Any]) -> None:
+    """With the transport option ``compact`` a body is text, and a worker gets the same arguments and headers."""
+    batch = batch_of(**({"n": [7], "text": ['"ü\\']} if "kwargs" not in columns else {}), **columns)
+    builder = builder_of(batch.schema)
+    [usual] = builder.build(batch).offers["celery"]
+    builder.templates = Templates(AppSettings(), Options(compact=True))
+    [compact] = builder.build(batch).offers["celery"]
+    message, expected = json.loads(compact.body), json.loads(usual.body)
+    args, kwargs, embed = json.loads(message["body"])
+    assert [args, kwargs] == arguments_in(expected)[:2]
+    assert embed == {}
+    assert message["headers"].items() <= expected["headers"].items()
+    assert ("parent_id" in message["headers"]) == ("parent_id" in columns)
+    assert len(compact.body) < 0.8 * len(usual.body)
 
 
 def test_rows_go_to_queues_in_their_order() -> None:

@@ -69,6 +69,15 @@ def test_queues_have_chunks_of_their_own(store: DelayStore, client: redis.Redis)
     assert (client.llen("a"), client.llen("b")) == (4, 4)
 
 
+def test_dead_letters_go_whatever_waits(store: DelayStore, client: redis.Redis) -> None:
+    """A job that only reschedules sends its dead letters all the same."""
+    sending = sender(store, begun(store)._replace(if_waiting="reschedule"))
+    sending.add("q", [now("i")])
+    sending.add("dead", [now("l")], dead=True)
+    sending.flush()
+    assert (client.llen("q"), client.llen("dead")) == (0, 1)
+
+
 def test_an_id_is_sent_once_by_all_attempts(store: DelayStore, client: redis.Redis) -> None:
     """Attempts that send the same ids, also twice in a chunk and in another order, send each once."""
     job = begun(store)

@@ -22,9 +22,10 @@ def filled(templates: Templates, key: TemplateKey) -> dict[str, Any]:
     """Returns a message in whose gaps their names are."""
     gaps = Gaps(*(json.dumps(f"<{name}>") for name in Gaps._fields))._replace(headers="", timestamp="")
     form = templates.of(key).form
-    [by_columns] = form.filled(Gaps(*([gap] for gap in gaps)))
-    assert by_columns == form.fill(gaps)
-    found: dict[str, Any] = json.loads(by_columns)
+    first, *others = form.pieces()
+    pairs = zip(form.gaps, others, strict=True)
+    assert first + "".join(getattr(gaps, gap) + piece for gap, piece in pairs) == form.fill(gaps)
+    found: dict[str, Any] = json.loads(form.fill(gaps))
     return found
 
 

@@ -19,7 +19,7 @@ from celery_ext.publish.write import texts_of
 from celery_ext.spark.write.arguments import REPR_LENGTH
 from celery_ext.spark.write.values import Values
 from kombu_delayq.message.fields import to_json
-from tests.support.spark.making import arguments_in, batch_of, made_of, sole
+from tests.support.spark.making import arguments_in, batch_of, made_of, seen, sole
 
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
@@ -63,6 +63,11 @@ def same(found: Any, expected: Any) -> bool:
     return type(found) is type(expected) and bool(found == expected)
 
 
+def shown(values: Values) -> list[str] | None:
+    """Returns how Celery shows values; they are read from JSON."""
+    return None if values.reprs is None else [json.loads(f'"{text}"') for text in values.reprs.to_pylist()]
+
+
 def check(batch: pa.RecordBatch, args: list[Any], kwargs: list[Any], **options: str) -> None:
     """Compares the arguments of each row with what Celery would make of the Python values."""
     offers = made_of(batch, **options).offers["celery"]
@@ -85,14 +90,23 @@ def test_columns_are_keyword_arguments(columns: dict[str, list[Any]]) -> None:
     check(batch, [()] * 2, rows)
 
 
+def test_arguments_are_shown_unless_the_job_says_no() -> None:
+    """Without its texts a message is shorter, and else the same."""
+    batch = batch_of(order=["x" * 500])
+    shown, hidden = (json.loads(sole(made_of(batch, argsrepr=argsrepr))[1].body) for argsrepr in ("true", "false"))
+    assert (hidden["headers"].pop("argsrepr"), hidden["headers"].pop("kwargsrepr")) == ("", "")
+    assert (shown["headers"].pop("argsrepr"), len(shown["headers"].pop("kwargsrepr"))) == ("()", 513)
+    assert seen(hidden) == seen(shown)
+
+
 @MANY
 @given(COLUMNS)
 def test_the_texts_of_values_are_those_of_python(columns: dict[str, list[Any]]) -> None:
     """The same bytes from Python and from Arrow: task ids are made from the JSON of values, and must not change."""
     for name, values in columns.items():
         found = Values(pa.array(values, SCALARS[name][1]))
-        assert found.json == [to_json(value) for value in found.python]
-        assert found.reprs == texts_of(found.python)
+        assert found.json.to_pylist() == [to_json(value) for value in found.python]
+        assert shown(found) == texts_of(found.python)
 
 
 INSTANT = pa.timestamp("us", tz="Europe/Berlin")
@@ -154,8 +168,8 @@ WRITTEN: dict[str, tuple[pa.Array, str, str]] = {
 @pytest.mark.parametrize(("array", "as_json", "as_repr"), WRITTEN.values(), ids=WRITTEN)
 def test_the_texts_of_a_value_never_change(array: pa.Array, as_json: str, as_repr: str) -> None:
     """The JSON of a value, of which ids are made, and the repr that Celery shows."""
-    assert Values(array).json == [as_json]
-    assert Values(array).reprs == [as_repr]
+    assert Values(array).json.to_pylist() == [as_json]
+    assert shown(Values(array)) == [as_repr]
 
 
 @MANY
