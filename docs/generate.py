@@ -204,6 +204,16 @@ def benchmarks() -> Lines:
     yield from figures.tables(figures.read())
 
 
+def chaos() -> Lines:
+    """Yields a row for each kind of servers of the recorded runs of ``make chaos``."""
+    sys.path.insert(0, str(DOCS.parent))
+    from tests.chaos import record
+
+    heading, *rows = record.table()
+    yield from _table(*heading)
+    yield from (_row(*row) for row in rows)
+
+
 def alert_rules() -> Lines:
     """Yields the file of alert rules, as monitoring mixins are laid out."""
     yield "# Alerts on delayed delivery, made by docs/generate.py from the conditions of `delayq doctor`."
@@ -250,6 +260,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "http routes": http_routes,
     "celery patches": celery_patches,
     "benchmarks": benchmarks,
+    "chaos": chaos,
 }
 
 

@@ -1,8 +1,10 @@
 """Runs a fleet under random faults, and tells what became of each task."""
 
 import random
+import shutil
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,8 +15,10 @@ from tests.chaos.brokers.journaled import JournaledRedis
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.fleet.posts import Plan
 from tests.chaos.fleet.setup import SPREAD
+from tests.chaos.record import RECORD, note, recorded
 from tests.chaos.report import lines
 from tests.chaos.run import Chaotic
+from tests.support import ROOT
 
 
 @click.command()
@@ -35,6 +39,16 @@ from tests.chaos.run import Chaotic
 @click.option("--rate", default=300.0, show_default=True, help="Tasks per second of each publisher at most.")
 @click.option("--publishers", default=2, show_default=True, help="Publishers of ours.")
 @click.option("--lease", "lease_s", default=5.0, show_default=True, help="Lease of a consumer, in s.")
+@click.option(
+    "--tasks",
+    type=int,
+    help="Goes on with runs of the next seeds until their record has so many tasks. Keeps ledgers of bad runs only.",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"Adds each run to this file; with --tasks by default to {RECORD.relative_to(ROOT)}.",
+)
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), help="Where ledger and logs are kept.")
 def main(
     seconds: float,
@@ -49,12 +63,15 @@ def main(
     rate: float,
     publishers: int,
     lease_s: float,
+    tasks: int | None,
+    record: Path | None,
     directory: Path | None,
 ) -> None:
     """Runs a fleet under random faults, and tells what became of each task.
 
     The exit code is 1 if a task of ours was lost, early or stuck, ran twice without a reason, or if something is left.
     """
+    record = record or (RECORD if tasks else None)
     seed = random.randrange(10**6) if seed is None else seed
     journal = seed % 4 == 0 and not (sentinel or cluster) if journal is None else journal
     given = {"stock_pools": ()} if ours_only or journal or cluster else {}
@@ -71,13 +88,30 @@ def main(
         journal=journal,
         **given,
     )
-    directory = directory or Path(tempfile.mkdtemp(prefix="delayq-chaos-"))
+    while True:
+        folder = directory / str(plan.seed) if directory and tasks else directory
+        folder = folder or Path(tempfile.mkdtemp(prefix="delayq-chaos-"))
+        is_bad = _run(plan, folder, record)
+        if tasks is None or is_bad:
+            sys.exit(is_bad)
+        done = recorded(plan, record)
+        click.echo(f"{done:,} of {tasks:,} tasks are on record\n")
+        if done >= tasks:
+            return
+        shutil.rmtree(folder)
+        plan = replace(plan, seed=plan.seed + 1)
+
+
+def _run(plan: Plan, directory: Path, record: Path | None) -> bool:
+    """Runs a plan, and adds it to the record. Returns whether anything was wrong."""
     directory.mkdir(parents=True, exist_ok=True)
     click.echo(f"seed {plan.seed}; ledger and logs are in {directory}")
     with _broker(plan, directory) as broker:
         outcome = Chaotic(plan, broker, directory, click.echo).run()
     click.echo("\n".join(lines(outcome)))
-    sys.exit(any(outcome.wrong().values()))
+    if record:
+        note(outcome, directory, record)
+    return any(outcome.wrong().values())
 
 
 def _broker(plan: Plan, directory: Path) -> SingleRedis:

@@ -26,7 +26,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
     yield ""
     for what in ("lost", "early", "stuck", "over", "double"):
         yield f"{what:7} {outcome.count(what):>8,}"
-        reasons = Counter((finding.by, _reason(finding.why)) for finding in outcome.findings if finding.what == what)
+        reasons = Counter((finding.by, reason(finding.why)) for finding in outcome.findings if finding.what == what)
         for (by, why), count in sorted(reasons.items(), key=lambda item: -item[1]):
             yield f"        {count:>8,}  {by}: {why}"
     yield ""
@@ -49,5 +49,6 @@ def lines(outcome: Outcome) -> Iterator[str]:
     yield f"ours: {wrong}"
 
 
-def _reason(why: str) -> str:
+def reason(why: str) -> str:
+    """Returns a reason without its figures."""
     return "before it was due" if " ms before it was due" in why else why

@@ -11,17 +11,19 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from celery_ext.connection import open_store
+from celery_ext.dead_letters import DeadLetters
 from celery_ext.periodic import control
+from kombu_delayq.errors import StoreUnavailable
 from tests.chaos.brokers.single import SingleRedis
 from tests.chaos.faults import Chaos, Draw, drawn
 from tests.chaos.fleet.app import make_app
 from tests.chaos.fleet.members import Fleet
 from tests.chaos.fleet.posts import Plan, posts
-from tests.chaos.fleet.setup import OURS, STOCK, TICK
+from tests.chaos.fleet.setup import LETTERS, OURS, STOCK, TICK
 from tests.chaos.ledger import leftovers
 from tests.chaos.ledger.aof import blamed
-from tests.chaos.ledger.events import read
-from tests.chaos.ledger.judge import Finding, Judge, Run, Task, add_missing_ticks, gather
+from tests.chaos.ledger.events import FaultLog, read
+from tests.chaos.ledger.judge import REPLAYER, Finding, Judge, Run, Task, add_missing_ticks, gather
 from tests.chaos.ledger.logs import false_returns, silences
 from tests.support.conditions import until
 
@@ -76,7 +78,7 @@ class Outcome:
             "lost": "lost",
             "early": "early",
             "stuck": "stuck",
-            "over": "over a limit",
+            "over a limit": "over",
             "double without a reason": "double",
         }
         return {
@@ -120,11 +122,12 @@ class Chaotic:
         fleet = Fleet(posts(self._plan, broker, self._directory), self._faults, self._directory)
         try:
             chaos = Chaos(fleet, broker, self._plan.lease_s, self._draws)
-            self._publish(fleet, chaos, broker)
+            replays = Replays(fleet, self._faults)
+            self._publish(fleet, chaos, broker, replays)
             published = time.time()
             until(lambda: fleet.retire("publisher"), RETIRE_S, "publishers have ended")
             until(lambda: _pause_ticks(fleet), RETIRE_S, "the periodic entry is paused")
-            drained = self._drain(fleet, broker)
+            drained = self._drain(fleet, broker, replays)
             until_drained = time.time()
             until(lambda: fleet.retire("worker"), RETIRE_S, "workers have ended")
             self._await_leases(broker)
@@ -160,7 +163,7 @@ class Chaotic:
             runs_by=dict(Counter(run.writer.name for task in tasks.values() for run in task.runs)),
         )
 
-    def _publish(self, fleet: Fleet, chaos: Chaos, broker: SingleRedis) -> None:
+    def _publish(self, fleet: Fleet, chaos: Chaos, broker: SingleRedis, replays: "Replays") -> None:
         """Lets publishers publish and faults befall all, for as long as the plan says."""
         begun = told = time.monotonic()
         progress = Progress(self._directory)
@@ -171,17 +174,19 @@ class Chaotic:
             if time.monotonic() - told > TELL_S:
                 told = time.monotonic()
                 progress.look()
+                replays.look()
                 self._tell(f"{passed:6.0f} s  {progress}  {self._so_far()}")
             time.sleep(LOOK_S)
         chaos.end()
 
-    def _drain(self, fleet: Fleet, broker: SingleRedis) -> bool:
+    def _drain(self, fleet: Fleet, broker: SingleRedis, replays: "Replays") -> bool:
         """Waits until Redis has no message any more, as long as something changes. Returns whether it got so far."""
         changed, last = time.monotonic(), -1
         told, empty = 0.0, 0
         while time.monotonic() - changed < self._plan.standstill_s:
             for member in fleet.of_role("worker", "transfer"):
                 member.look()
+            replays.look()
             with broker.client() as client:
                 count = leftovers.waiting(client) + self._broker.waiting_beside()
             empty = empty + 1 if count == 0 else 0
@@ -234,6 +239,27 @@ class Chaotic:
     def _so_far(self) -> str:
         counts = Counter(fault.kind for fault in self._faults.faults)
         return ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+
+
+class Replays:
+    """Replays dead letters.
+
+    Args:
+        fleet: One with a publisher of ours, whose app is used.
+        faults: Gets each replay that an error ended.
+    """
+
+    def __init__(self, fleet: Fleet, faults: FaultLog) -> None:
+        [setup, *_] = [member.post.setup for member in fleet.of_role("publisher") if member.post.setup.by == OURS]
+        self._letters, self._faults = DeadLetters(make_app(setup)), faults
+
+    def look(self) -> None:
+        """Replays what is there."""
+        begin = time.time()
+        try:
+            self._letters.replay(queue=LETTERS)
+        except (RedisError, OSError, OperationalError, StoreUnavailable) as error:
+            self._faults.add("replay", main=REPLAYER, begin=begin, end=time.time(), note=repr(error))
 
 
 class Progress:

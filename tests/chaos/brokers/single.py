@@ -49,9 +49,9 @@ Acts = dict[str, Callable[[], object]]
 
 
 def options() -> tuple[str, ...]:
-    """Returns the options of a server that allows DEBUG and keeps all in its AOF."""
-    debug = ("--enable-debug-command", "yes") if major_version() >= 7 else ()
-    return *AOF, "--maxmemory-policy", "noeviction", *debug
+    """Returns the options of a server that allows DEBUG and keeps all in its AOF, which before Redis 7 is one file."""
+    of_version = ("--enable-debug-command", "yes") if major_version() >= 7 else ("--auto-aof-rewrite-percentage", "0")
+    return *AOF, "--maxmemory-policy", "noeviction", *of_version
 
 
 class SingleRedis:

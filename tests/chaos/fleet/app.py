@@ -9,7 +9,7 @@ from celery import Celery
 from celery.exceptions import Reject
 
 from celery_ext import install
-from tests.chaos.fleet.setup import KEYED_S, OURS, STOCK, TICK, TICK_MS, VARIABLE, Setup
+from tests.chaos.fleet.setup import KEYED_S, LETTERS, OURS, REPLAYED, STOCK, TICK, TICK_MS, VARIABLE, Setup
 from tests.chaos.ledger.events import Ledger
 
 TRANSPORT = "kombu_delayq.transport:Transport"
@@ -41,43 +41,54 @@ def make_app(setup: Setup) -> Celery:
         options = {"queue": setup.ticks_to, "missed": "all"}
         tick = {"task": "chaos.tick", "schedule": TICK_MS / 1000, "options": options}
         app.conf.beat_schedule = {TICK: tick} if setup.ticks_to else {}
-    _add_tasks(app, Ledger(setup.ledger, setup.name, setup.by))
+    ledger = Ledger(setup.ledger, setup.name, setup.by)
+    _add_tasks(app, ledger)
+    _add_failing_tasks(app, ledger)
     return app
 
 
-def _add_tasks(app: Celery, ledger: Ledger) -> None:
-    def begin(task: Any) -> tuple[str, int]:
-        request = task.request
-        redelivered = (request.delivery_info or {}).get("redelivered")
-        eta = datetime.fromisoformat(request.eta).timestamp() if request.eta else 0.0
-        ledger.write_many([f"S {request.id} {request.retries} {eta!r} {bool(redelivered):d} {time.time()!r}"])
-        return request.id, request.retries
+def _begin(ledger: Ledger, task: Any, task_id: str = "", number: int | None = None) -> tuple[str, int]:
+    """Notes that a task begins. Returns its id and its try, for the note of its end."""
+    request = task.request
+    task_id, number = task_id or request.id, request.retries if number is None else number
+    redelivered = (request.delivery_info or {}).get("redelivered")
+    eta = datetime.fromisoformat(request.eta).timestamp() if request.eta else 0.0
+    ledger.write_many([f"S {task_id} {number} {eta!r} {bool(redelivered):d} {time.time()!r}"])
+    return task_id, number
 
+
+def _add_tasks(app: Celery, ledger: Ledger) -> None:
     @app.task(name="chaos.tick", bind=True, shared=False)
     def tick(self: Any) -> None:
         due, now = datetime.fromisoformat(self.request.eta).timestamp(), repr(time.time())
         queue = self.request.delivery_info["routing_key"]
         # Nobody notes that it is published, so its first run does.
-        ledger.write_many([f"I {self.request.id} {TICK} {queue} 0 {due!r} {now}", f"C {self.request.id} {now}"])
-        ledger.write("D", *begin(self))
+        ledger.write_many([f"I {self.request.id} {TICK} {queue} 0 {due!r} {now}", f"C {self.request.id} added {now}"])
+        ledger.write("D", *_begin(ledger, self))
 
     @app.task(name="chaos.late", bind=True, shared=False)
     def late(self: Any) -> None:
-        ledger.write("D", *begin(self))
+        ledger.write("D", *_begin(ledger, self))
 
     @app.task(name="chaos.keyed", bind=True, shared=False)
     def keyed(self: Any) -> None:
-        task_id, number = begin(self)
+        task_id, number = _begin(ledger, self)
         time.sleep(KEYED_S)
         ledger.write("D", task_id, number)
 
+    @app.task(name="chaos.once", bind=True, shared=False)
+    def once(self: Any, planned: str) -> None:
+        ledger.write("D", *_begin(ledger, self, planned))  # those that are alike have one task id
+
     @app.task(name="chaos.early", bind=True, shared=False, acks_late=False)
     def early(self: Any) -> None:
-        ledger.write("D", *begin(self))
+        ledger.write("D", *_begin(ledger, self))
 
+
+def _add_failing_tasks(app: Celery, ledger: Ledger) -> None:
     @app.task(name="chaos.retry", bind=True, shared=False, max_retries=None)
     def retry(self: Any, tries: int) -> None:
-        task_id, number = begin(self)
+        task_id, number = _begin(ledger, self)
         if number < tries:
             # The eta is made from this clock's reading or a later one.
             ledger.write("N", task_id, number + 1, repr(time.time() + RETRY_S))
@@ -86,20 +97,27 @@ def _add_tasks(app: Celery, ledger: Ledger) -> None:
 
     @app.task(name="chaos.chain", bind=True, shared=False, delay_chain=",".join(f"{step}s" for step in CHAIN_S))
     def chain(self: Any, tries: int) -> None:
-        task_id, number = begin(self)
+        task_id, number = _begin(ledger, self)
         if number < tries:
             ledger.write("N", task_id, number + 1, repr(time.time() + CHAIN_S[number]))
             _again(self, ledger)
         ledger.write("D", task_id, number)
 
+    @app.task(name="chaos.letter", bind=True, shared=False, dead_letter_queue=LETTERS, dead_letter_on="failure")
+    def letter(self: Any) -> None:
+        task_id, _, replayed = self.request.id.partition(REPLAYED)
+        ledger.write("D", *_begin(ledger, self, task_id, int(bool(replayed))))
+        if not replayed:
+            raise ValueError(task_id)
+
 
 def _again(task: Any, ledger: Ledger, **options: Any) -> None:
-    """Retries a task. Where Redis refuses the retry, the message goes back, as Celery alone would not do."""
+    """Retries a task. Where Redis refuses the retry, the message goes back."""
     try:
         task.retry(**options)
     except Reject as reject:
         ledger.write("X", task.request.id, task.request.retries)
-        raise Reject(reject.reason, requeue=True) from reject
+        raise Reject(reject.reason, requeue=True) from reject  # Celery's own has no requeue
     finally:
         ledger.write("D", task.request.id, task.request.retries)
 

@@ -7,7 +7,8 @@ hand.
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from celery_ext import Call, send_many
 from celery_ext.journal import placement
 from kombu_delayq.errors import StoreUnavailable
 from tests.chaos.fleet.app import CHAIN_S, eta_of, make_app
-from tests.chaos.fleet.setup import OURS, QUEUES, Setup, key_of, owner_of
+from tests.chaos.fleet.setup import OURS, OURS_ONLY, QUEUES, Setup, key_of, owner_of, waiting_key_of
 from tests.chaos.ledger.events import Ledger
 
 #: Names of the tasks by kind.
@@ -29,6 +30,8 @@ TASKS = {
     "retry": "chaos.retry",
     "chain": "chaos.chain",
     "keyed": "chaos.keyed",
+    "once": "chaos.once",
+    "letter": "chaos.letter",
 }
 #: Calls of one `send_many`; the share of turns that use it; the longest delay in s; how often a retried task fails.
 MANY, MANY_SHARE, LONGEST_S, TRIES = 100, 0.3, 5.0, (1, 2)
@@ -52,9 +55,21 @@ class Planned(NamedTuple):
         """Returns its line of the ledger."""
         return f"I {self.id} {self.kind} {self.queue} {self.tries} {self.due!r} {time.time()!r}"
 
-    def args(self) -> tuple[int, ...]:
+    def args(self) -> tuple[int | str, ...]:
         """Returns the arguments of the task."""
-        return (self.tries,) if self.kind in ("retry", "chain") else ()
+        return (self.tries,) if self.kind in ("retry", "chain") else (self.id,) if self.kind == "once" else ()
+
+    def published_id(self) -> str:
+        """Returns the task id: of tasks of which one waits, those that are alike have one."""
+        return waiting_key_of(self.id) if self.kind == "once" else self.id
+
+    def options(self) -> dict[str, Any]:
+        """Returns the options of the call, which calls that are sent together share."""
+        if self.kind == "chain":
+            return {"delay_chain": ",".join(f"{step}s" for step in CHAIN_S)}
+        if self.kind == "once":
+            return {"if_waiting": "replace" if int(self.id.rpartition(".")[2]) % 2 else "keep"}
+        return {}
 
 
 class Publisher:
@@ -93,51 +108,55 @@ class Publisher:
         self._publish([task], lambda: self._send(task, priority))
         return 1
 
-    def _publish(self, tasks: list[Planned], send: Any) -> None:
+    def _publish(self, tasks: list[Planned], send: Callable[[], list[str]]) -> None:
+        """Publishes until it has worked. ``send`` returns the outcome of each task of a waiting key."""
         self._ledger.write_many([task.intent() for task in tasks])
         while True:
             try:
-                send()
+                outcomes = send()
                 break
             except FAILURES:
                 self._ledger.write_many([f"E {task.id} {time.time()!r}" for task in tasks])
                 time.sleep(PAUSE_S)
         now = repr(time.time())
-        self._ledger.write_many([f"C {task.id} {now}" for task in tasks])
+        pairs = zip_longest(tasks, outcomes, fillvalue="added")
+        self._ledger.write_many([f"C {task.id} {outcome} {now}" for task, outcome in pairs])
 
-    def _send(self, task: Planned, priority: int) -> None:
-        self._app.send_task(
+    def _send(self, task: Planned, priority: int) -> list[str]:
+        result: Any = self._app.send_task(
             TASKS[task.kind],
             task.args(),
-            task_id=task.id,
+            task_id=task.published_id(),
             queue=task.queue,
             priority=priority,
             **({"eta": eta_of(task.due)} if task.due else {}),
-            **_chain(task.kind),
+            **task.options(),
             **({"limit": key_of(task.id)} if task.kind == "keyed" else {}),
         )
+        return [result.if_waiting] if task.kind == "once" else []
 
-    def _send_many(self, tasks: list[Planned]) -> None:
+    def _send_many(self, tasks: list[Planned]) -> list[str]:
         calls = (
             Call(
                 task.args(),
                 eta=eta_of(task.due) if task.due else None,
-                task_id=task.id,
+                task_id=task.published_id(),
                 limit=key_of(task.id) if task.kind == "keyed" else None,
             )
             for task in tasks
         )
-        send_many(self._app, TASKS[tasks[0].kind], calls, queue=tasks[0].queue, **_chain(tasks[0].kind))
+        first, found = tasks[0], []
+        send_many(self._app, TASKS[first.kind], calls, queue=first.queue, on_outcomes=found.extend, **first.options())
+        return [outcome for _, outcome in found] if first.kind == "once" else []
 
     def _kind(self, queue: str) -> str:
-        # Delay chains and limits are followed by our workers only.
-        kinds = [kind for kind in self._setup.kinds if kind not in ("chain", "keyed") or owner_of(queue) == OURS]
+        kinds = [kind for kind in self._setup.kinds if kind not in OURS_ONLY or owner_of(queue) == OURS]
         return self._random.choice(kinds)
 
     def _planned(self, kind: str, queue: str) -> Planned:
-        delayed = kind == "delayed" or (kind in ("early", "retry", "chain", "keyed") and self._random.random() < 0.5)
+        delayed = kind in ("delayed", "once") or (kind != "plain" and self._random.random() < 0.5)
         due = round(time.time() + self._random.uniform(0.05, LONGEST_S), 3) if delayed else 0.0
-        tries = self._random.choice(TRIES) if kind in ("retry", "chain") else 0
+        tries = self._random.choice(TRIES) if kind in ("retry", "chain") else int(kind == "letter")
         return Planned(next(self._ids), kind, queue, tries, due)
 
     def _numbered(self) -> Iterator[str]:
@@ -152,11 +171,6 @@ class Publisher:
                 return int(connection.default_channel._size(queue)) > self._setup.backlog
         except FAILURES:
             return True
-
-
-def _chain(kind: str) -> dict[str, Any]:
-    """Returns the option that gives a task its delay chain."""
-    return {"delay_chain": ",".join(f"{step}s" for step in CHAIN_S)} if kind == "chain" else {}
 
 
 def main() -> None:

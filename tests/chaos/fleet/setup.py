@@ -19,13 +19,25 @@ SPREAD = ("chaos.ours.1", "chaos.ours.2", "chaos.ours.3")
 
 #: Limits of keyed tasks, each with how many of a key run at once; how many keys all have; how long a task takes, in s.
 LIMITS = {"one": 1, "two": 2, "three": 3}
-KEYS, KEYED_S = 50, 0.1
+KEYS, KEYED_S = 50, 0.05
+#: Kinds of tasks that only our workers run rightly.
+OURS_ONLY = {"chain", "keyed", "once", "letter"}
+#: Queue of the dead letters, and how ids of replayed tasks go on after the id of the task that failed.
+LETTERS, REPLAYED = "chaos.letters", "~k"
+#: So many tasks of a publisher, one after the other, have one waiting key.
+ALIKE = 4
 
 
 def key_of(task_id: str) -> str:
     """Returns the key of a keyed task, which its id says."""
     number = int(task_id.rpartition(".")[2]) % KEYS
     return f"{list(LIMITS)[number % len(LIMITS)]}:{number}"
+
+
+def waiting_key_of(task_id: str) -> str:
+    """Returns the waiting key of a task of which one waits, which its id says."""
+    publisher, _, number = task_id.rpartition(".")
+    return f"once-{publisher}-{int(number) // ALIKE}"
 
 
 def owner_of(queue: str) -> str:

@@ -27,7 +27,8 @@ def keep(server: Path, kept: Path) -> None:
         server: Directory of the server.
         kept: Directory for the links, on the same file system.
     """
-    for path in (server / "appendonlydir").glob("*.incr.aof"):
+    # Before Redis 7 there is one file.
+    for path in (*(server / "appendonlydir").glob("*.incr.aof"), *server.glob("appendonly.aof")):
         link = kept / path.name
         if not link.exists():
             with suppress(FileNotFoundError):  # deleted meanwhile: it was linked before then
@@ -36,7 +37,7 @@ def keep(server: Path, kept: Path) -> None:
 
 def kept_files(kept: Path) -> list[Path]:
     """Returns the log files in the order in which they were written."""
-    return sorted(kept.glob("*.incr.aof"), key=lambda path: int(path.name.split(".")[-3]))
+    return sorted(kept.glob("*.aof"), key=lambda path: [int(part) for part in path.name.split(".") if part.isdigit()])
 
 
 def commands(files: Collection[Path]) -> Iterator[list[bytes]]:

@@ -8,7 +8,7 @@ Times are s since the epoch, by this machine's clock, which is Redis's clock too
 line       fields                               written
 =========  ===================================  ======================================================
 intent     I id kind queue tries due at         before a task is published; tries: how often it fails
-confirm    C id at                              when publishing has returned
+confirm    C id outcome at                      when publishing has returned; outcome: as `if_waiting` says
 error      E id at                              when publishing raised; it is then repeated
 next       N id try due at                      before a retry; due: before that the try must not start
 start      S id try at eta redelivered          first of all in a task

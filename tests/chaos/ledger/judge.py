@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.chaos.fleet.setup import LIMITS, OURS, STOCK, TICK, TICK_MS, key_of, owner_of
+from tests.chaos.fleet.setup import LIMITS, OURS, STOCK, TICK, TICK_MS, key_of, owner_of, waiting_key_of
 from tests.chaos.ledger.events import Fault, Writer
 
 #: By how much two readings of the clock may differ: due times are written in whole ms.
@@ -30,10 +30,13 @@ REASONS = {
     "node stopped": "Redis failed over",
     "redis full": "Redis was full",
     "redis flush": "Redis had lost its data",
+    "replay": "a replay of dead letters was cut off",
     "postgres restart": "the database was away",
     "postgres crash": "the database was away",
 }
 UNEXPLAINED = "unexplained"
+#: The process id of whom the harness notes as the replayer of dead letters, and how long a replay may take, in s.
+REPLAYER, REPLAY_S = -2, 30.0
 #: Faults of a process after which a task may still run in it whose key has been given to others.
 ENDS = {"kill", "kill child", "crash", "slow shutdown", "stop", "silent"}
 
@@ -68,6 +71,7 @@ class Task:
         due: When it was due, s since the epoch; 0 at once.
         intended: When its publisher began; 0 if no publisher noted it.
         confirmed: When its publisher was done; 0 if it never was.
+        outcome: What became of it then, such as ``added``.
         errors: How often publishing raised.
         nexts: Due times noted for further tries.
         refused: How often its retry was refused and it went back to its queue.
@@ -80,6 +84,7 @@ class Task:
     due: float = 0.0
     intended: float = 0.0
     confirmed: float = 0.0
+    outcome: str = ""
     errors: int = 0
     nexts: list[tuple[int, float]] = field(default_factory=list)
     refused: int = 0
@@ -138,7 +143,7 @@ def _note_publishing(task: Task, event: str, fields: list[str]) -> None:
         task.kind, task.queue = fields[0], fields[1]
         task.tries, task.due, task.intended = int(fields[2]), float(fields[3]), float(fields[4])
     elif event == "C":
-        task.confirmed = float(fields[0])
+        task.outcome, task.confirmed = fields[0], float(fields[1])
     else:
         task.errors += 1
 
@@ -188,6 +193,27 @@ class Judge:
                 keyed[task.queue, key_of(task_id)] += [(task_id, run) for run in task.runs]
         for (queue, key), runs in keyed.items():
             yield from self._over(queue, key, runs)
+        alike: dict[tuple[str, str], dict[str, Task]] = defaultdict(dict)
+        for task_id, task in tasks.items():
+            if task.kind == "once" and task_id not in self._stuck:
+                alike[task.queue, waiting_key_of(task_id)][task_id] = task
+        for (queue, key), of_key in alike.items():
+            yield from self._of_key(queue, key, of_key)
+
+    def _of_key(self, queue: str, key: str, tasks: Mapping[str, Task]) -> Iterator[Finding]:
+        """Yields the tasks of a waiting key that were stored, not replaced, and never ran, and one that ran too many.
+
+        An error of a publisher, or its end, leaves open what became of one.
+        """
+        stored = [task_id for task_id, task in tasks.items() if task.outcome in ("added", "replaced")]
+        replaced = sum(task.outcome == "replaced" for task in tasks.values())
+        ran = [task_id for task_id, task in tasks.items() if task.runs]
+        unsure = sum(bool(task.errors) or not task.confirmed for task in tasks.values())
+        missing = len(stored) - replaced - len(ran)
+        for task_id in [*set(stored).difference(ran)][: max(0, missing - unsure)]:
+            yield Finding("lost", task_id, owner_of(queue), f"never ran, of {key}", _story(tasks[task_id], []))
+        for task_id in ran[: max(0, -missing - unsure)]:
+            yield Finding("double", task_id, owner_of(queue), UNEXPLAINED, f"of {key}, one more ran than was left")
 
     def _over(self, queue: str, key: str, runs: list[tuple[str, Run]]) -> Iterator[Finding]:
         """Yields the runs that began while as many of their key ran as may, but for those of a process with a fault."""
@@ -206,7 +232,7 @@ class Judge:
         runs = sorted(task.runs, key=lambda run: run.start)
         if task_id in self._stuck:
             yield Finding("stuck", task_id, owner_of(task.queue), f"in {self._stuck[task_id]}", _story(task, runs))
-        elif task.confirmed and not any(run.number >= task.tries for run in runs):
+        elif task.kind != "once" and task.confirmed and not any(run.number >= task.tries for run in runs):
             after = f", after try {runs[-1].number}" if runs else ""
             yield Finding(
                 "lost", task_id, owner_of(task.queue), f"never ran, of {task.queue}{after}", _story(task, runs)
@@ -237,7 +263,10 @@ class Judge:
             fault = self._fault_of(run)
             if fault is not None:
                 return stock, REASONS[fault.kind]
-        if task.refused:
+        if first.number and task.kind == "letter":
+            if self._between(first.start - REPLAY_S, second.start, [REPLAYER, 0]):
+                return stock, REASONS["replay"]
+        elif task.refused:
             return stock, "its retry was refused, and it went back"
         sent = [(run.start, (run.end or run.start) + ACK_S) for run in before]
         sent = sent or [(task.intended, task.confirmed or task.intended + ACK_S)]

@@ -22,6 +22,7 @@ PERMANENT = {
     r"(delayq:\{.*\}|\{delayq\}):journal(:guard|:lease)?": "of which journal Redis is, and who promotes",
     r"(delayq:\{.*\}|\{delayq\}):periodic(:.*)?": "what is known of periodic entries, for good",
     r"(delayq:\{.*\}|\{delayq\}):places:(limits|known|idle)": "what is known of limits and keys, for good",
+    r"\{delayq\}:dead_letters": "names of the queues that have had dead letters, for good",
     r"unacked_mutex": "the lock of stock's sweep, with a TTL",
 }
 WHILE_RUNNING = {r"(delayq:\{.*\}|\{delayq\}):consume(rs.*|d)": "leases of consumers"}

@@ -4,16 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.fleet.posts import Plan
 from tests.chaos.fleet.setup import TICK, key_of
 from tests.chaos.ledger.events import Fault, Ledger, Writer, read
-from tests.chaos.ledger.judge import UNEXPLAINED, Finding, Judge, Task, add_missing_ticks, gather
+from tests.chaos.ledger.judge import REPLAYER, UNEXPLAINED, Finding, Judge, Task, add_missing_ticks, gather
+from tests.chaos.run import Outcome
 
 OURS = Writer("ours-threads", "ours", 10, 10)
 OTHER = Writer("ours-solo", "ours", 20, 20)
 STOCK = Writer("stock-prefork", "stock", 30, 31)
 SENDER = Writer("publisher", "ours", 40, 40)
 INTENT = (SENDER, "I a plain chaos.ours 0 0.0 100.0")
-CONFIRM = (SENDER, "C a 100.1")
+CONFIRM = (SENDER, "C a added 100.1")
 
 
 def judged(
@@ -139,7 +141,7 @@ def keyed(*, faults: tuple[Fault, ...] = (), **starts: float) -> list[Finding]:
     events: list[tuple[Writer, str]] = []
     for place, (name, start) in enumerate(starts.items()):
         task_id, by = f"{name}.1", OURS if place else OTHER
-        events += [(SENDER, f"I {task_id} keyed chaos.ours 0 0.0 100.0"), (SENDER, f"C {task_id} 100.1")]
+        events += [(SENDER, f"I {task_id} keyed chaos.ours 0 0.0 100.0"), (SENDER, f"C {task_id} added 100.1")]
         events += [(by, f"S {task_id} 0 0.0 0 {start}"), (by, f"D {task_id} 0 {start + 0.1}")]
     return judged(*events, faults=faults)
 
@@ -157,6 +159,44 @@ def test_a_process_that_was_cut_off_may_run_another_one(kind: str) -> None:
     """What a killed or stopped process still ran does not count."""
     fault = Fault(kind, "ours-solo", 20, 100.22, 106.0)
     assert keyed(a=100.2, b=100.25, c=100.28, faults=(fault,)) == []
+
+
+def once(ran: set[int], *outcomes: str) -> list[Finding]:
+    """Judges tasks of one waiting key, with what became of each (empty: its publisher was killed)."""
+    events: list[tuple[Writer, str]] = []
+    for number, outcome in enumerate(outcomes):
+        events.append((SENDER, f"I a.{number} once chaos.ours 0 100.5 100.0"))
+        events += [(SENDER, f"C a.{number} {outcome} 100.1")] if outcome else []
+        events += [(OURS, f"S a.{number} 0 0.0 0 100.6")] if number in ran else []
+    return judged(*events)
+
+
+def test_of_tasks_of_a_waiting_key_those_run_that_were_stored_and_not_replaced() -> None:
+    """A task that was kept out or replaced does not run, and the others do."""
+    assert once({0}, "added", "kept", "kept") == []
+    assert once({2}, "added", "replaced", "replaced") == []
+    (found,) = once(set(), "added", "kept")
+    assert (found.what, found.by, found.is_bad) == ("lost", "ours", True)
+    (found,) = once({0, 1}, "added", "replaced")
+    assert (found.what, found.by, found.is_bad) == ("double", "ours", True)
+
+
+def test_a_publisher_that_was_killed_leaves_open_what_waits_under_its_key() -> None:
+    """Its task may have taken the place of the one before."""
+    assert once({1}, "added", "") == once(set(), "added", "") == once({0, 1}, "added", "") == []
+
+
+def test_a_dead_letter_that_is_replayed_twice() -> None:
+    """A replay that was cut off explains a second one, and without it there is no reason."""
+    intent = (SENDER, "I a letter chaos.ours 1 0.0 100.0")
+    runs = [*run_by(OURS, 100.2), *run_by(OURS, 105.0, 1), *run_by(OTHER, 107.0, 1)]
+    assert judged(intent, CONFIRM, *runs[:4]) == []
+    (found,) = judged(intent, CONFIRM, *runs[:2])
+    assert found.what == "lost"
+    (found,) = judged(intent, CONFIRM, *runs)
+    assert found.is_bad
+    (found,) = judged(intent, CONFIRM, *runs, faults=(Fault("replay", "", REPLAYER, 104.0, 105.0),))
+    assert not found.is_bad
 
 
 def test_a_ledger_is_read_as_it_was_written(tmp_path: Path):
@@ -179,3 +219,11 @@ def test_a_run_of_the_periodic_entry_that_is_missing_is_lost() -> None:
     assert sorted(tasks) == ["100", "101", "103", "tick-102000"]
     [found] = Judge([], 5.0, {}).findings({"tick-102000": tasks["tick-102000"]})
     assert (found.what, found.by) == ("lost", "ours")
+
+
+@pytest.mark.parametrize("what", ["lost", "early", "stuck", "over", "double"])
+def test_whatever_is_found_of_ours_makes_a_run_fail(what: str) -> None:
+    """Each kind of finding counts as wrong, under its own name."""
+    found = Finding(what, "a", "ours", UNEXPLAINED, "")
+    outcome = Outcome(Plan(), {}, {}, {}, [found], [], [], [], drained=True)
+    assert [name.split()[0] for name, count in outcome.wrong().items() if count] == [what]
