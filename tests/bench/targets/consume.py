@@ -1,4 +1,4 @@
-"""How many tasks a second a worker runs, how soon it begins one, beside stock Celery; and what memory it gains."""
+"""How many tasks a second a worker runs, and how soon it begins one, beside stock Celery."""
 
 import base64
 import json
@@ -41,10 +41,6 @@ WARM = 400
 TURN_S, TURNS = 0.3, 12
 #: Between two messages to an idle worker, in s: random, because a worker that waits does so in turns of 1 s.
 BETWEEN_S = (0.01, 0.06)
-#: Tasks that wait at a time. Memory is measured after the first of them, and at the end.
-ROUND = 20_000
-#: How long a round may take, in s.
-ROUND_S = 300
 QUEUE, TASK_ID = "celery", "00000000-0000-4000-8000-000000000000"
 
 
@@ -94,6 +90,10 @@ class Worker:
         """Returns the resident memory of the worker and its children, in MB."""
         processes = (self._process, *self._process.children(recursive=True))
         return float(sum(process.memory_info().rss for process in processes)) / 1e6
+
+    def threads(self) -> int:
+        """Returns how many threads the worker has."""
+        return int(self._process.num_threads())
 
     def cpu_s(self) -> float:
         """Returns the CPU time that the worker and its children have taken, in s."""
@@ -183,27 +183,6 @@ def _latency(count: int) -> Iterator[Figure]:
     for kind, found in late_s.items():
         note = f"LPUSH to task start, {count} messages; 95 %: {quantiles(found, n=20)[18] * 1000:.2f} ms"
         yield Figure(f"latency of an idle worker, {kind}, median", median(found) * 1000, "ms", note=note)
-
-
-def memory(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
-    """Runs tasks by one worker, round after round."""
-    message, count = template(), 100_000 if quick else 1_000_000
-    with TemporaryDirectory(prefix="delayq-bench-") as folder:
-        worker = Worker(TAKE, server, Path(folder), "threads")
-        try:
-            sizes = [_rss_after(worker, message, ran) for ran in range(ROUND, count + 1, ROUND)]
-        finally:
-            worker.close()
-    note = f"pool threads; {sizes[0]:.1f} MB after the first {ROUND:,}"
-    yield Figure(f"memory a worker gains by {count:,} tasks", sizes[-1] - sizes[0], "MB", 2, note=note)
-
-
-def _rss_after(worker: Worker, message: str, ran: int) -> float:
-    """Runs a round of tasks. Returns the memory of the worker after so many tasks in all, in MB."""
-    for page in copies(message, ROUND):
-        worker.client.lpush(QUEUE, *page)
-    until(lambda: worker.journal.count() == ran, ROUND_S, f"a worker has run {ran:,} tasks")
-    return worker.rss_mb()
 
 
 def template(**options: Any) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import random
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import sleep, time
 
@@ -18,8 +19,9 @@ from tests.support.conditions import until
 
 #: How long a job may take, in s.
 PATIENCE_S = 300.0
-#: Tasks of a queue while another one floods, and within how many s they come due.
+#: Tasks of a queue while another one floods, within how many s they come due, and how often that is measured.
 QUIET, QUIET_S = 500, 5.0
+RUNS = 5
 #: The other queue, and the due time that its tasks get. It is so long ago that each of them counts as very late.
 FLOOD, OTHERS = "flood", 0.0
 #: How long it may take to send what floods, in s: in any case, and for each.
@@ -30,11 +32,13 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
     """Lets tasks of one queue come due at random times, while a worker runs far more of another one."""
     count = 10_000 if quick else 100_000
     for how, workers in (("a worker each", [(QUEUE,), (FLOOD,)]), ("one worker for both", [(QUEUE, FLOOD)])):
-        late_ms, ran = _flooded(server, count, workers)
+        runs = [_flooded(server, count, workers) for _ in range(RUNS)]
         name = f"quiet queue while another floods {count:,}, {how}: late"
-        yield Figure(f"{name}, median", late_ms[QUIET // 2], "ms")
-        note = f"{QUIET} tasks within {QUIET_S:.0f} s; meanwhile {ran:,} of the others ran"
-        yield Figure(f"{name}, 99 %", late_ms[QUIET * 99 // 100], "ms", 20, note=note)
+        medians, tails = ([late_ms[at] for late_ms, _ in runs] for at in (QUIET // 2, QUIET * 99 // 100))
+        yield Figure(f"{name}, median of {RUNS} runs", median(medians), "ms")
+        note = f"{QUIET} tasks within {QUIET_S:.0f} s; meanwhile at least {min(ran for _, ran in runs):,} others ran"
+        yield Figure(f"{name}, 99 %, median", median(tails), "ms", note=note)
+        yield Figure(f"{name}, 99 %, worst", max(tails), "ms", 20)
 
 
 def _flooded(server: PrivateRedis, count: int, workers: Sequence[Sequence[str]]) -> tuple[list[float], int]:
