@@ -185,7 +185,7 @@ def test_status_lists_consumers(broker: PrivateRedis, raw_client: redis.Redis) -
     raw_client.zadd("unacked_index", {"of stock": 1})
     end_lease(store, OTHER)
     for queue in ("q", "ü"):
-        store.consumers.leave(gone, queue)
+        store.consumers.leave([gone], queue)
     report = json.loads(run(broker, "status", "--json").stdout)
     other, me = report["consumers"]
     assert 10 < me.pop("lease_left_s") <= 60

@@ -94,7 +94,7 @@ def test_messages_in_the_hands_of_nobody_are_found(proj: Proj, count: int, said:
         proj.server.client().lpush("q", *(json.dumps(message(n)) for n in range(count)))
         assert len(fetch(store)) == count
         end_lease(store)
-        store.consumers.leave(ME, "q")
+        store.consumers.leave([ME], "q")
     [found] = look("in-hand", proj)
     assert (found.level, found.found) == ("warning", f"{said} in the hands of a consumer that nobody knows")
     assert found.do == f"`delayq repair` {back}"

@@ -43,7 +43,7 @@ def left_behind(store: DelayStore, *queues: str) -> None:
         assert land(store, InFlight(queue, 0, ME))
         assert land(store, InFlight(queue, 3, ME))
     for queue in queues:
-        store.consumers.leave(ME, queue)
+        store.consumers.leave([ME], queue)
 
 
 def test_it_is_put_back_to_the_next_place(broker: PrivateRedis, store: DelayStore) -> None:

@@ -61,6 +61,21 @@ def with_redissons_removal(commands: Commands) -> Commands:
     return commands[::-1] if [each[0] for each in commands] == ["LREM", "ZREM"] else commands
 
 
+def without_a_first_call(commands: Commands) -> Commands:
+    """A worker calls a transfer before anything is due, so that no message waits for what the first call loads.
+
+    Redis may see this before or after the subscription, which has a connection of its own. On a slow machine more calls
+    follow until the test stops the worker.
+    """
+    subscribed = [each for each in commands if each[0] == "SUBSCRIBE"]
+    if not subscribed:
+        return commands
+    rest = [each for each in commands if each not in subscribed]
+    while len(rest) > 3 and rest[-2:] == rest[-4:-2]:
+        rest = rest[:-2]
+    return subscribed + rest
+
+
 #: All that may differ; `now` is Redis's clock and no JVM's, which the names hide.
 DIFFERENCES: list[Callable[[Commands], Commands]] = [
     without_looks,
@@ -69,6 +84,7 @@ DIFFERENCES: list[Callable[[Commands], Commands]] = [
     with_redissons_page,
     with_redissons_pushes,
     with_redissons_removal,
+    without_a_first_call,
 ]
 
 
@@ -79,7 +95,7 @@ def as_redisson(commands: Commands) -> Commands:
 
 def without_heads(heard: list[Seen]) -> list[Seen]:
     """Returns what was heard, without what a worker does to learn when the head of each queue is due."""
-    heads = scripts.load("heads", "redisson")
+    heads = scripts.load("heads", "redisson", guarded=True)
     kept, is_in_heads = [], False
     for seen in heard:
         if not seen.in_script:
@@ -103,13 +119,13 @@ def monitor(client: redis.Redis, redis_server: PrivateRedis) -> Iterator[Recorde
 
 
 def start(make_store: MakeStore, monitor: Recorder) -> list[Seen]:
-    """Starts a transfer worker and returns what it did until it had transferred what is due."""
+    """Starts a transfer worker and returns what it did until it had subscribed and transferred what is due."""
     worker = TransferWorker(make_store, queues=lambda: ["q"])
     heard: list[Seen] = []
 
     def has_transferred() -> bool:
         heard.extend(monitor.heard())
-        return any(b"ZRANGEBYSCORE" in seen.parts for seen in heard)
+        return {b"SUBSCRIBE", b"ZRANGEBYSCORE"} <= {part for seen in heard for part in seen.parts}
 
     worker.start()
     try:

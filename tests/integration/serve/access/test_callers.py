@@ -19,9 +19,10 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.serve import ServeSettings, asgi
 from celery_ext.serve.access.gate import COOKIE
 from celery_ext.serve.access.identity import OPERATING, READING, Action, Caller
-from celery_ext.serve.access.tokens import Token, hash_of, write_tokens
+from celery_ext.serve.access.tokens import Token, hash_of
 from celery_ext.serve.application import make_app
 from celery_ext.serve.service import ServeBroker
+from tests.support.serve.running import tokens_file
 
 SECRET = "dq_of-the-operator"
 OWN_SITE = {"Sec-Fetch-Site": "same-origin"}
@@ -40,16 +41,11 @@ def app(redis_server: PrivateRedis, client: Any) -> Celery:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A file with the token of an operator."""
-    return written(tmp_path / "tokens.json", operator())
+    return tokens_file(tmp_path / "tokens.json", operator())
 
 
 def operator(**more: Any) -> Token:
     return Token("operator", hash_of(SECRET), OPERATING, ("*",), ("*",), **more)
-
-
-def written(path: Path, *tokens: Token) -> Path:
-    write_tokens(path, tokens)
-    return path
 
 
 def client_of(app: Celery, peer: str = "127.0.0.1", url: str = "http://localhost", **settings: Any) -> TestClient:
@@ -134,16 +130,16 @@ def test_a_cookie_that_was_changed_is_none(app: Celery, file: Path) -> None:
 def test_a_session_ends_with_its_token(app: Celery, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token that is removed, replaced or over has no sessions, and a session has an end of its own."""
     browser = logged_in(app, file)
-    written(file, Token("operator", hash_of("dq_another"), OPERATING, ("*",), ("*",)))
+    tokens_file(file, Token("operator", hash_of("dq_another"), OPERATING, ("*",), ("*",)))
     assert browser.get("/v1/queues").status_code == 401
-    written(file, operator())
+    tokens_file(file, operator())
     assert browser.get("/v1/queues").status_code == 200
     with monkeypatch.context() as later:
         later.setattr("celery_ext.serve.access.gate.time", lambda: time.time() + 12 * 3600 + 1)
         assert browser.get("/v1/queues").status_code == 401
-    written(file)
+    tokens_file(file)
     assert browser.get("/v1/queues").status_code == 401
-    written(file, operator(expires=datetime.now(UTC) - timedelta(seconds=1)))
+    tokens_file(file, operator(expires=datetime.now(UTC) - timedelta(seconds=1)))
     assert browser.post("/login", data={"token": SECRET}, headers=OWN_SITE).status_code == 401
     bearer = {"Authorization": f"Bearer {SECRET}"}
     assert "expired" in browser.get("/v1/queues", headers=bearer).json()["detail"]
@@ -162,7 +158,7 @@ def test_the_login_leads_to_no_other_site(app: Celery, file: Path, to: str) -> N
 def test_a_rate_holds_for_a_token_and_its_sessions(app: Celery, file: Path) -> None:
     """Who sends more than the rate is told when to come again; another token is not held up."""
     other = Token("other", hash_of("dq_other"), READING, ("*",), ("*",))
-    written(file, operator(rate="2/m"), other)
+    tokens_file(file, operator(rate="2/m"), other)
     browser = logged_in(app, file)
     bearer = {"Authorization": f"Bearer {SECRET}"}
     assert [browser.get("/v1/queues", headers=bearer).status_code for _ in "12"] == [200, 200]
