@@ -4,6 +4,13 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 end
 
+-- Returns what tells how long a script runs, in ms: the CPU time of Redis where scripts see it, else its clock, which
+-- stands still in scripts of newer servers. These show the CPU time.
+local function running_ms()
+  local os = rawget(_G, 'os')
+  return os and os.clock() * 1000 or now_ms()
+end
+
 -- Returns a due time in ms since the epoch. due: ms since the epoch, or '+' and ms from now.
 local function at(due, now)
   if string.sub(due, 1, 1) == '+' then

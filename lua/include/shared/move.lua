@@ -1,17 +1,21 @@
--- @include batch lateness due minutes
+-- @include batch clock lateness due minutes
 
 -- A read asks for as many messages as fit the buffer of 16 KB in which Redis gives a script its reply: Redis copies a
 -- larger reply once more.
 local REPLY, AT_MOST = 15000, 32
+-- After how many ms others have their turn, and how many messages move in any case. Memory that nobody has touched for
+-- long may take a hundred times as long as it does otherwise.
+local LONGEST, AT_LEAST = 2, 16
 
 -- Moves messages that are due to the ends of their lists, the oldest first, until there are `count` or about `bytes`,
--- and counts them. Fields of `to`: keys, ready (the queue's lists), list_of (function from a priority to its list),
--- counts (key of the queue's counters), expire (x-expires in ms), is_large. Returns the number moved, the number
--- without a body, the due time of the first or nil. Cost O(log N) a message.
+-- or it takes long, and counts them. Fields of `to`: keys, ready (the queue's lists), list_of (function from a priority
+-- to its list), counts (key of the queue's counters), expire (x-expires in ms), is_large. Returns the number moved, the
+-- number without a body, the due time of the first or nil. Cost O(log N) a message.
 local function move_due(to, now, count, bytes)
   local keys, is_large, list_of = to.keys, to.is_large, to.list_of
   local usual, foremost, batch = list_of('0'), to.ready[1], new_batch()
   local moved, lost, ask, first = 0, 0, is_large and 1 or at_first(), nil
+  local begun, in_any_case = running_ms(), AT_LEAST
   local late -- how late messages are, where the first one is not punctual
   local function settle_batch()
     local pushed, without = push_batch(batch, keys, to.ready, to.expire)
@@ -26,7 +30,10 @@ local function move_due(to, now, count, bytes)
     elseif not first and now - due > PUNCTUAL then
       late = late_by(keys.due, now, tonumber(due), count)
     end
-    if late and (last_due or #members < ask or ask == count or size >= bytes) then
+    in_any_case = in_any_case - #members
+    local is_last = #members < ask or ask == count or size >= bytes
+    is_last = is_last or (in_any_case <= 0 and running_ms() - begun > LONGEST)
+    if late and (last_due or is_last) then
       late.last_ms = now - (last_due or redis.call('ZSCORE', keys.due, members[#members]))
     end
     if priorities or #batch.members > 0 or usual ~= foremost then
@@ -38,7 +45,7 @@ local function move_due(to, now, count, bytes)
     if leaves_in_parts() and is_for(batch, foremost) then
       settle_batch()
     end
-    first, count, bytes = first or due, #members < ask and 0 or count - ask, bytes - size
+    first, count, bytes = first or due, is_last and 0 or count - ask, bytes - size
     ask = is_large and 1 or math.max(1, math.min(4 * #members, math.floor(REPLY * #members / size), AT_MOST))
   end
   settle_batch()

@@ -39,14 +39,15 @@ def test_due_messages_move_and_others_stay(store: DelayStore) -> None:
     assert [len(kept[key.encode()]) for key in LAYOUT_OF[store.layout].keys(store.keys, "q")[:2]] == [1, 1]
 
 
-def test_the_largest_batch_fits_a_script(make_store: MakeStore) -> None:
-    """A transfer of the most messages that the option allows works in one call."""
+def test_a_batch_ends_when_it_takes_long(make_store: MakeStore) -> None:
+    """Of the most messages that the option allows, a call leaves some to the next, so that others have their turn."""
     store = make_store(transfer_batch=5000, transfer_batch_bytes=100_000_000)
     store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5001)))
     done = store.delivery.transfer("q")
-    most = 5000 // LAYOUT_OF[store.layout].batch_share
-    assert (done.moved, done.more) == (most, True)
-    assert store.client.llen("q") == most
+    assert 16 <= done.moved < 5000 // LAYOUT_OF[store.layout].batch_share
+    while done.more:
+        done = store.delivery.transfer("q")
+    assert store.client.llen("q") == 5001
 
 
 @pytest.mark.parametrize("size", [1, 99, 1_000, 50_000])
@@ -91,7 +92,6 @@ def test_no_message_leaves_before_its_microsecond(make_store: MakeStore) -> None
     while moved < len(dues_ms):
         done = store.delivery.transfer("q")
         after_ms = clock_ms(store.client)
-        assert done.next_due_ms is None or done.next_due_ms > done.now_ms
         assert done.lateness_ms >= 0
         for body in popped(store.client, "q"):
             assert after_ms >= dues_ms[body.decode().removeprefix("body of ")]
@@ -143,7 +143,7 @@ def test_the_note_of_large_messages_is_beside_the_count(store: DelayStore) -> No
 
 def test_a_waiting_consumer_gets_the_highest_priority_first(store: DelayStore) -> None:
     """However many messages are read at once, lists are pushed to in the order of their priorities."""
-    offers = [waiting(f"{n:03}", PAST_MS + n, "x" * 300, priority=9 if n < 40 else 0) for n in range(80)]
+    offers = [waiting(f"{n:03}", PAST_MS + n, "x" * 300, priority=9 if n < 8 else 0) for n in range(16)]
     store.delivery.offer("q", *offers)
     highest, *_, lowest = store.keys.ready("q", (0, 3, 6, 9))
     assert _first_pushes(store) == [highest.encode(), lowest.encode()]
