@@ -1,8 +1,10 @@
 """What the data source for Spark writes and reads a second, beside Celery's own way to send tasks."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from resource import RUSAGE_CHILDREN, getrusage
 from statistics import median
 from time import monotonic
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from celery import Celery
 
 from celery_ext.connection import TRANSPORT
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.spark.daemon import MODULES
 from tests.bench.targets.report import Figure
 
 TASK, QUEUE = "orders.close", "orders"
@@ -98,11 +101,25 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
             yield Figure(f"  {part}", median(getattr(one, part) for one in each), "µs")
     yield Figure("app.send_task in a loop, stock", median(took["loop"]), "/s")
     yield Figure("waiting messages read, all columns", median(read), "/s", 120_000, True)
+    spark_s, all_s = _imports_s("pyspark.worker", "pyarrow"), _imports_s("pyspark.worker", "pyarrow", *MODULES)
+    yield Figure("CPU of what a Python worker imports: Spark", spark_s, "s", note=f"median of {ROUNDS} processes")
+    yield Figure("  and the data source, without its daemon", all_s - spark_s, "s")
 
 
 def _write(rows: Any, server: PrivateRedis, **options: Any) -> None:
     given = {"broker_url": server.url, "task": TASK, "queue": QUEUE, "id_columns": "order_id", **options}
     rows.write.format("celery").options(**given).mode("append").save()
+
+
+def _imports_s(*modules: str) -> float:
+    """Returns the CPU time of a process that imports modules, in s."""
+    took_s = []
+    for _ in range(ROUNDS + 1):
+        before = getrusage(RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", f"import {', '.join(modules)}"], check=True)
+        after = getrusage(RUSAGE_CHILDREN)
+        took_s.append(sum(after[:2]) - sum(before[:2]))
+    return median(took_s[1:])
 
 
 def _timed(work: Callable[[], None]) -> float:
