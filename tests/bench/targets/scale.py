@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from http.client import HTTPConnection
 from statistics import median, quantiles
-from time import perf_counter, time
+from time import perf_counter, sleep, time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,6 +39,8 @@ ROUNDS, PUBLISHED, DUE, CANCELLED = 5, 20_000, 20_000, 100
 LOOKS, STARTS = 20, 3
 #: The most that a figure may grow, of that of the smallest size, and that a command may keep Redis busy, in ms.
 GROWTH, LONGEST_MS = 1.2, 5
+#: Memory of which pages are read: how much, how many, and after how many s in which nobody touches it.
+UNTOUCHED, PAGE, READ, IDLE_S = 200_000_000, 4096, 1_000, 4.0
 #: What is noted in SLOWLOG, in µs.
 SLOW_US = 500
 #: The commands of ``delayq`` that read.
@@ -142,6 +144,7 @@ def measure(server: PrivateRedis, quick: bool) -> Iterator[Figure]:
             side.fill()
             sides.append(side)
         yield from compare(sides)
+    yield from _untouched()
 
 
 def compare(sides: Sequence[Side]) -> Iterator[Figure]:
@@ -291,6 +294,17 @@ def _saved(sides: Sequence[Side]) -> Iterator[Figure]:
         yield Figure(f"BGSAVE, {side.size:,} waiting", perf_counter() - begun, "s")
         fork_ms = client.info("stats")["latest_fork_usec"] / 1000
         yield Figure(f"BGSAVE, pause of its fork, {side.size:,} waiting", fork_ms, "ms")
+
+
+def _untouched() -> Iterator[Figure]:
+    """Reads pages of memory that nobody has touched for some seconds, which virtual machines may put away."""
+    memory = bytearray(b"x") * UNTOUCHED
+    pages = [random.randrange(0, UNTOUCHED, PAGE) for _ in range(READ)]
+    for when, idle_s in (("at once", 0.0), (f"{IDLE_S:.0f} s later", IDLE_S)):
+        sleep(idle_s)
+        begun = perf_counter()
+        sum(memory[at] for at in pages)
+        yield Figure(f"{READ:,} pages of memory, read {when}", (perf_counter() - begun) * 1000, "ms")
 
 
 def _has_saved(client: Any) -> bool:
