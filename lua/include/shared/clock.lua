@@ -4,8 +4,8 @@ local function now_ms()
   return tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 end
 
--- Returns what tells how long a script runs, in ms: the CPU time of Redis where scripts see it, as in Redis 8 and Valkey,
--- else its clock. Where that stands still while a script runs, nothing tells.
+-- Returns what tells how long a script runs, in ms: the CPU time of Redis where scripts see it, as in Redis 8 and in
+-- Valkey, else its clock. Where that stands still while a script runs, nothing tells.
 local function running_ms()
   local os = rawget(_G, 'os')
   return os and os.clock() * 1000 or now_ms()
