@@ -26,9 +26,7 @@ def has_to_stop() -> bool:
 
 
 def watch_shutdown(worker: Any) -> Callable[[], None]:
-    """Watches for the moment at which a worker is told to stop, and then notes when its tasks have to end.
-
-    Returns a function that ends the watch.
+    """Notes when the tasks of a worker have to end, once it is told to stop. Returns a function that ends the watch.
 
     Args:
         worker: Celery's ``WorkController``, before it starts.
