@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, take_snapshot
+from celery_ext.waiting import Bulk, BulkAction, Progress, Selection, Snapshot, by_id, take_snapshot
 from kombu_delayq.errors import AnswerLost, DelayTooLong
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
@@ -42,7 +42,7 @@ def taken(store: DelayStore, selection: Selection | None = None) -> Snapshot:
 
 def dues(store: DelayStore, queue: str = "q") -> dict[str, float]:
     """Returns when the messages of a queue are due, after FUTURE_MS."""
-    return {message.id: message.due_ms - FUTURE_MS for message in store.scan.browse(queue, count=5000).messages}
+    return {message.id: message.due_ms - FUTURE_MS for message in by_id.browse(store, queue)}
 
 
 def once(act: Callable[[], object]) -> Callable[[], bool]:
@@ -94,7 +94,7 @@ def test_what_changes_meanwhile_is_left_alone(store: DelayStore, selection: Sele
     bulk = Bulk(taken(store, selection), action)
 
     def change() -> None:
-        found = {message.id: message for message in store.scan.browse("q").messages}
+        found = {message.id: message for message in by_id.browse(store, "q")}
         store.delivery.offer("q", task("came", FUTURE_MS + 5))
         store.delivery.offer("came", task("3", FUTURE_MS + 5))
         store.lookup.cancel(["q"], ["2"])
@@ -233,7 +233,7 @@ def test_an_action_reaches_all_messages_of_one_id(store: DelayStore, action: Bul
     bulk = Bulk(taken(store, Selection(task="shop.*")), action)
     assert bulk.run(store)
     assert (bulk.of, bulk.outcomes) == (2, {"cancelled" if action is CANCEL else "rescheduled": 2})
-    left = sorted(message.due_ms - FUTURE_MS for message in store.scan.browse("q").messages)
+    left = sorted(message.due_ms - FUTURE_MS for message in by_id.browse(store, "q"))
     moved = {CANCEL: [], LATER: [1 + HOUR_MS, 2 + HOUR_MS], TO: [500, 500]}[action]
     assert left == [3, *moved]
 

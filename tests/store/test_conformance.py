@@ -48,7 +48,7 @@ def store(request: pytest.FixtureRequest, plain_server: PrivateRedis, tmp_path: 
 
 def _kept(store: AnyStore, queue: str = "q") -> list[tuple[str, float, int, bytes | None]]:
     """Returns id, due time in ms, priority and body of each message of a queue, in order."""
-    return [tuple(message)[1:5] for message in store.scan.browse(queue).messages]
+    return [tuple(message)[1:5] for message in by_id.browse(store, queue)]
 
 
 def _found(store: AnyStore, identity: str) -> Waiting:

@@ -104,7 +104,7 @@ class CounterpartMachine(RuleBasedStateMachine):
     @rule(queue=QUEUE, at=PLACE, due_ms=DUES_MS, old=st.booleans(), operation=st.sampled_from(["move", "push", "drop"]))
     def change(self, queue: str, at: int, due_ms: float, old: bool, operation: str) -> None:
         """A message is rescheduled, pushed or discarded as it was read, or as it was before."""
-        waiting = [*self.memory.scan.browse(queue).messages, Waiting(queue, "unknown", FUTURE_MS, 0, b"x")]
+        waiting = [*by_id.browse(self.memory, queue), Waiting(queue, "unknown", FUTURE_MS, 0, b"x")]
         message = waiting[at % len(waiting)]
         message = message._replace(body=b"older") if old else message
         change = Change(message, due_ms, b"new" + (message.body or b""))
@@ -149,7 +149,7 @@ class CounterpartMachine(RuleBasedStateMachine):
         for store in (self.redis, self.memory):  # a queue that is empty may be known for a while
             assert set(waiting) <= set(store.queues.names())
         for queue in QUEUES:
-            self.both(lambda store, queue=queue: store.scan.browse(queue).messages)
+            self.both(lambda store, queue=queue: [*by_id.browse(store, queue)])
             self.both(lambda store, queue=queue: (store.queues.size(queue), store.scan.count(queue, FUTURE_MS)))
             for priority in (0, 3, 9):
                 pushed = [one.body for one in self.pushed if (one.queue, one.priority) == (queue, priority)]
@@ -168,7 +168,7 @@ class CounterpartMachine(RuleBasedStateMachine):
 
     def head_ms(self, queue: str) -> float | None:
         """Returns when the next message of a queue is due."""
-        return next((message.due_ms for message in self.memory.scan.browse(queue).messages), None)
+        return next((message.due_ms for message in by_id.browse(self.memory, queue)), None)
 
 
 def _pages(store: Any, queue: str, from_ms: float, to_ms: float, count: int) -> Iterator[list[Waiting]]:
@@ -206,9 +206,9 @@ def test_a_copy_of_a_discarded_step_goes_with_it(make_store: MakeStore) -> None:
     bodies = ["x", "y", json.dumps({"headers": {"retries": 1}, CHAIN_ID: "the chain"})]
     for store in (make_store(), new_memory_store([])):
         store.delivery.offer("q", *(Offer("a", repr(FUTURE_MS + at), 0, body) for at, body in enumerate(bodies)))
-        first, *_ = store.scan.browse("q").messages
+        first, *_ = by_id.browse(store, "q")
         assert store.lookup.discard("q", [(first, "a")]) == ["cancelled"]
-        assert [as_text(found.body) for found in store.scan.browse("q").messages] == ["y"]
+        assert [as_text(found.body) for found in by_id.browse(store, "q")] == ["y"]
 
 
 def test_the_counterpart_takes_the_same_arguments(make_store: MakeStore) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from celery_ext.dead_letters.store import LetterStore
 from celery_ext.repair.store import RepairStore
+from celery_ext.waiting import by_id
 from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.cluster.slots import slot_of_key
 from kombu_delayq.message.once import key_of
@@ -124,7 +125,7 @@ def test_every_operation_takes_any_queue_name(store: DelayStore, ear: Ear, name:
     assert (later.queue, now.queue) == (name, name)
     assert store.lookup.reschedule(name, [Change(later, FUTURE_MS + 1, b"new")]) == ["rescheduled"]
     assert store.lookup.run_now(name, [Change(now, 0.0, b"new")]) == ["transferred"]
-    assert [each.id for each in store.scan.browse(name).messages] == ["later"]
+    assert [each.id for each in by_id.browse(store, name)] == ["later"]
     assert (store.queues.size(name), store.scan.count(name), sum(store.scan.sizes([name]).values())) == (1, 1, 1)
     assert (store.queues.stats(name).delayed, store.queues.stats(name).ready) == (1, 2)
     assert sum(store.part(LetterStore).lists(name).values()) == 2

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from celery_ext.journal.promotion import Promotion, Row
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer, PageId
 from tests.support.store.fixtures import MakeStore
@@ -61,4 +62,4 @@ def test_messages_of_one_due_time_take_few_commands(store: DelayStore, way: str)
     WAYS[way](store, page)
     calls = {name: found["calls"] for name, found in store.client.info("commandstats").items()}
     assert {name: count for name, count in calls.items() if count > 50} == {}
-    assert [one.id for one in store.scan.browse("q", count=1000).messages if one.id != "-1"] == expected
+    assert [one.id for one in by_id.browse(store, "q") if one.id != "-1"] == expected

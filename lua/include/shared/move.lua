@@ -1,11 +1,8 @@
--- @include batch clock lateness due minutes
+-- @include batch budget lateness due minutes
 
 -- A read asks for as many messages as fit the buffer of 16 KB in which Redis gives a script its reply: Redis copies a
 -- larger reply once more.
 local REPLY, AT_MOST = 15000, 32
--- After how many ms others have their turn, and how many messages move in any case. Memory that nobody has touched for
--- long may take a hundred times as long as it does otherwise.
-local LONGEST, AT_LEAST = 2, 16
 
 -- Moves messages that are due to the ends of their lists, the oldest first, until there are `count` or about `bytes`,
 -- or it takes long, and counts them. Fields of `to`: keys, ready (the queue's lists), list_of (function from a priority
@@ -15,7 +12,7 @@ local function move_due(to, now, count, bytes)
   local keys, is_large, list_of = to.keys, to.is_large, to.list_of
   local usual, foremost, batch = list_of('0'), to.ready[1], new_batch()
   local moved, lost, ask, first = 0, 0, is_large and 1 or at_first(), nil
-  local begun, in_any_case = running_ms(), AT_LEAST
+  local has_time = time_budget()
   local late -- how late messages are, where the first one is not punctual
   local function settle_batch()
     local pushed, without = push_batch(batch, keys, to.ready, to.expire)
@@ -30,9 +27,7 @@ local function move_due(to, now, count, bytes)
     elseif not first and now - due > PUNCTUAL then
       late = late_by(keys.due, now, tonumber(due), count)
     end
-    in_any_case = in_any_case - #members
-    local is_last = #members < ask or ask == count or size >= bytes
-    is_last = is_last or (in_any_case <= 0 and running_ms() - begun > LONGEST)
+    local is_last = not has_time(#members) or #members < ask or ask == count or size >= bytes
     if late and (last_due or is_last) then
       late.last_ms = now - (last_due or redis.call('ZSCORE', keys.due, members[#members]))
     end

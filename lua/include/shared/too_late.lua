@@ -1,13 +1,13 @@
 -- Messages that are too late to run.
--- @include page pick due
+-- @include budget page pick due
 
 -- About the most bytes that a call returns.
 local RETURNED_BYTES = 300000
 
--- Removes messages that were due before `limit`, until there are `count` or about `bytes`. Returns how many, and how
--- many of them had no body. Cost O(log N) a message.
+-- Removes messages that were due before `limit`, until there are `count` or about `bytes`, or it takes long. Returns
+-- how many, and how many of them had no body. Cost O(log N) a message.
 local function drop_late(keys, limit, count, bytes, is_large)
-  local dropped, lost, ask = 0, 0, is_large and 1 or at_first()
+  local dropped, lost, ask, has_time = 0, 0, is_large and 1 or at_first(), time_budget()
   while dropped < count and bytes > 0 do
     local members, bodies, _, size = read_due(keys, limit, 0, math.min(ask, count - dropped))
     if #members == 0 then
@@ -17,7 +17,8 @@ local function drop_late(keys, limit, count, bytes, is_large)
     for i = 1, #members do
       lost = lost + (bodies[i] and 0 or 1)
     end
-    dropped, bytes, ask = dropped + #members, bytes - size, is_large and 1 or 16
+    bytes = has_time(#members) and bytes - size or 0
+    dropped, ask = dropped + #members, is_large and 1 or 16
   end
   return dropped - lost, lost
 end

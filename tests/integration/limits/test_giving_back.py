@@ -9,6 +9,7 @@ from kombu import Connection, Consumer, Queue
 
 from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.limits import LIMIT_HEADER, Backoff, Limit, LimitStore, give_back
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
 from tests.support.workers.harness import TRANSPORT
@@ -35,7 +36,7 @@ def test_its_message_waits_once(redis_server: PrivateRedis, client: redis.Redis,
             assert give_back(request, Backoff(60))
             message.end()
             message.ack()
-            found = store.part(LimitStore).parked("orders") if key else store.scan.browse("orders").messages
+            found = store.part(LimitStore).parked("orders") if key else [*by_id.browse(store, "orders")]
             assert len([*found]) == 1
             until(lambda: not store.client.hlen(store.keys.unacked("orders")))
             assert not store.client.exists(store.keys.places("orders"))

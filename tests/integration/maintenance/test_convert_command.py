@@ -7,6 +7,7 @@ import redis
 
 from celery_ext.cli.commands.convert import Conversion, convert_queue
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.waiting import by_id
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.keys import Keys
@@ -67,7 +68,7 @@ def test_messages_of_redisson_alone_are_moved_and_known(broker: PrivateRedis, ra
     assert run(broker, "convert", "jvm", "--to", "hash").stdout == "queue jvm: 1 message moved to the layout 'hash'\n"
     store = store_of(raw_client, "hash")
     assert store.queues.names() == ["jvm"]
-    assert [each.body for each in store.scan.browse("jvm").messages] == [b"hello"]
+    assert [each.body for each in by_id.browse(store, "jvm")] == [b"hello"]
 
 
 def test_what_cannot_be_moved_is_told(broker: PrivateRedis, raw_client: redis.Redis) -> None:

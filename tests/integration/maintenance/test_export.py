@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.waiting import by_id
 from kombu_delayq.options import LAYOUTS, Options
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
@@ -31,6 +32,7 @@ MEASURED = """
 import re, sys
 from pathlib import Path
 from celery_ext.cli import delayq
+from celery_ext.waiting import by_id
 try:
     delayq(sys.argv[1:])
 finally:  # not by getrusage, which also knows of the parent
@@ -78,7 +80,7 @@ def test_a_backlog_moves_to_another_server_and_is_delivered_there_in_order(make_
 
 
 def _order(store: DelayStore) -> list[bytes | None]:
-    return [each.body for each in store.scan.browse("celery", count=1000).messages]
+    return [each.body for each in by_id.browse(store, "celery")]
 
 
 def test_an_export_has_all_that_waits_and_says_so(broker: PrivateRedis, store: DelayStore) -> None:

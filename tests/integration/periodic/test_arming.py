@@ -21,6 +21,7 @@ from celery_ext.periodic.entries import Entries, Entry, checked
 from celery_ext.periodic.messages import BEAT, ENTRY
 from celery_ext.periodic.source import Settings
 from celery_ext.periodic.store import PAUSED, STOCK_BEAT, PeriodicStore
+from celery_ext.waiting import by_id
 from tests.support.workers import periodic
 from tests.support.workers.periodic import HOUR_MS, Process, StartProcess, every
 
@@ -165,7 +166,7 @@ def test_messages_are_those_of_beat(start_process: StartProcess) -> None:
     options = {"queue": "q", "priority": 3, "headers": {"own": 1}, "expires": 30, "countdown": 5}
     entry = every(600.0, args=(1, BeatLazyFunc(lambda: "lazy")), kwargs={"k": "v"}, options=options)
     process = start_process("p", {"tick": entry})
-    [message] = process.store.scan.browse("q").messages
+    [message] = by_id.browse(process.store, "q")
     body = json.loads(message.body or b"")
     headers, properties = body["headers"], body["properties"]
     assert (headers["task"], headers["celery_beat_task"], headers["own"]) == ("shop.tick", True, 1)
@@ -206,7 +207,7 @@ def test_of_many_alike_a_template_makes_the_same(start_process: StartProcess, mo
 def test_a_run_may_expire_with_the_next(start_process: StartProcess) -> None:
     """With ``expires="next"`` a run that has not begun expires when the next one is due."""
     process = start_process("p", {"tick": every(600.0, options={"expires": "next"})})
-    [message] = process.store.scan.browse("celery").messages
+    [message] = by_id.browse(process.store, "celery")
     expires = json.loads(message.body or b"")["headers"]["expires"]
     assert datetime.fromisoformat(expires).timestamp() * 1000 == message.due_ms + 600_000
 
@@ -337,7 +338,7 @@ def test_an_entry_of_a_certain_time(start_process: StartProcess) -> None:
 
     schedule = {"past": at(-1), "soon": at(1, queue="slow", expires="next")}
     first = start_process("first", schedule)
-    [(past, _)], [soon] = first.armed(), first.store.scan.browse("slow").messages
+    [(past, _)], [soon] = first.armed(), by_id.browse(first.store, "slow")
     assert json.loads(soon.body or b"")["headers"]["expires"] is None
     first.age("past", 1000)
     first.step()

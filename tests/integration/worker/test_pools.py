@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from celery_ext.waiting import by_id
 from tests.support.conditions import stays, until
 from tests.support.workers.harness import Proj
 
@@ -136,6 +137,6 @@ def test_a_call_that_nobody_reads_is_refused(proj: Proj) -> None:
 
 def _step(proj: Proj) -> tuple[str | None, int]:
     with proj.connection() as connection:
-        [waiting] = connection.default_channel.store.scan.browse("celery").messages
+        [waiting] = by_id.browse(connection.default_channel.store, "celery")
     message = json.loads(waiting.body)
     return message["properties"].get("delay_chain"), message["headers"]["retries"]

@@ -14,6 +14,7 @@ from celery_ext.spark.job_types import JobRun
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.sender import Sender
 from celery_ext.spark.write.writers import prepare
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.servers.cluster import PrivateCluster
@@ -64,7 +65,7 @@ def test_what_waits_on_all_nodes_is_read_once(cluster: PrivateCluster, store: De
 
 def waiting(store: DelayStore, *queues: str) -> list[str]:
     """Returns the ids that wait in queues, sorted."""
-    return sorted(str(message.id) for queue in queues for message in store.scan.browse(queue).messages)
+    return sorted(str(message.id) for queue in queues for message in by_id.browse(store, queue))
 
 
 def test_a_cancel_that_comes_while_a_chunk_is_on_its_way(store: DelayStore, monkeypatch: pytest.MonkeyPatch) -> None:

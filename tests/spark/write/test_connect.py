@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
-from celery_ext.waiting import DelayedTask
+from celery_ext.waiting import DelayedTask, by_id
 from kombu_delayq.store import DelayStore
 from tests.support.spark import session
 from tests.support.workers.held import KEYS
@@ -35,7 +35,7 @@ def test_a_job_writes_and_reads_through_spark_connect(own_server: PrivateRedis, 
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout) == {"client": "pyspark.sql.connect.session", "read": ROWS}
     store = DelayStore(own_server.client(), KEYS)
-    found = [DelayedTask(message) for message in store.scan.browse("connected", count=2 * ROWS).messages]
+    found = [DelayedTask(message) for message in by_id.browse(store, "connected")]
     store.close()
     assert sorted(task.args[0] for task in found if task.args) == list(range(ROWS))
     assert {task.due for task in found} == {datetime(2100, 1, 1, tzinfo=UTC)}

@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from celery_ext.repair.store import RepairStore
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, Ear, contents, popped, waiting
 from tests.support.store.layouts import redisson_only
@@ -79,7 +80,7 @@ def test_an_entry_that_no_id_leads_to_gets_a_record(store: DelayStore, mend: boo
         assert named[b"other"] == whole[IDS.encode()][b"other"]
     found = store.lookup.get(["q"], ["other"])
     assert [each.body for each in found["other"]] == [task("other")]
-    ids = [each.id for each in store.scan.browse("q").messages]
+    ids = [each.id for each in by_id.browse(store, "q")]
     assert sum(map(len, store.lookup.get(["q"], list(set(ids))).values())) == 5
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from celery_ext.periodic.store import PeriodicStore, Run, Superseded
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.store.keyspace import FUTURE_MS
@@ -21,7 +22,7 @@ def run(at_ms: int, entry: str = "report", digest: str = "d1") -> Run:
 
 
 def waiting_ids(store: DelayStore) -> set[str]:
-    return {str(message.id) for message in store.scan.browse("q").messages}
+    return {str(message.id) for message in by_id.browse(store, "q")}
 
 
 def test_entries_are_apart(store: DelayStore) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from celery_ext.waiting import by_id
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import DelayedQueue, TooLate
@@ -28,7 +29,7 @@ def test_a_message_becomes_a_dead_letter(store: DelayStore) -> None:
     assert bury(store, too_late(store)) == (3, 0)
     assert popped(store.client, "dead") == [b"letter of body of a", b"letter of duplicate"]
     assert store.client.lrange(store.keys.ready("dead", (0, 3, 6, 9))[3], 0, -1) == [b"letter of body of b"]
-    assert [message.id for message in store.scan.browse("q").messages] == ["later"]
+    assert [message.id for message in by_id.browse(store, "q")] == ["later"]
     assert store.client.hget(store.keys.counts("q"), "overdue_dead_lettered") == b"3"
     assert store.queues.of_letters() == ["dead"]
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from celery_ext.waiting import by_id
 from kombu_delayq.message.fields import CHAIN_ID
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -44,7 +45,7 @@ def test_only_what_is_as_it_was_read_is_discarded(store: DelayStore) -> None:
     store.lookup.reschedule("q", [Change(read[0], FUTURE_MS, b"new"), Change(read[1], FUTURE_MS + 1, b"body of due")])
     store.lookup.cancel(["q"], ["gone"])
     assert discard(store, *read) == ["changed", "changed", "not_delayed", "cancelled", "not_delayed"]
-    assert {message.id for message in store.scan.browse("q").messages} == {"body", "due"}
+    assert {message.id for message in by_id.browse(store, "q")} == {"body", "due"}
 
 
 def test_the_chain_of_a_step_ends(make_store: MakeStore) -> None:

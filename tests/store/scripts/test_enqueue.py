@@ -7,6 +7,7 @@ from redis.exceptions import ResponseError
 
 from celery_ext.spark.job_types import Enqueued, JobRun
 from celery_ext.spark.keys import JobKeys
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from tests.support.conditions import until
 from tests.support.store.jobs import GUARD, JOB, KEPT_MS, TTL_MS, begun, claim, found_job, jobs, joined, now, several
@@ -233,7 +234,7 @@ def test_a_row_that_waits_is_kept_out_or_takes_its_place_once(store: DelayStore)
         assert jobs(store).enqueue("q", job, rows) == Enqueued("enqueued", 0, 4)
         assert contents(store.client) == before
         assert ((one := found_job(store)).sent, one.kept, one.replaced) == counts
-        assert {message.id: message.body for message in store.scan.browse("q").messages}["i"] == left
+        assert {message.id: message.body for message in by_id.browse(store, "q")}["i"] == left
         assert popped(store.client, "q") == [b"body of k"]
 
 
@@ -245,7 +246,7 @@ def test_only_what_still_waits_is_rescheduled(store: DelayStore) -> None:
     assert jobs(store).enqueue("q", job, rows) == Enqueued("enqueued", 3)
     assert jobs(store).enqueue("q", job, rows) == Enqueued("enqueued", 0, 3)
     assert ((one := found_job(store)).sent, one.kept, one.replaced) == (1, 2, 1)
-    assert [(one.id, one.body) for one in store.scan.browse("q").messages] == [("i", b"body of i")]
+    assert [(one.id, one.body) for one in by_id.browse(store, "q")] == [("i", b"body of i")]
     assert popped(store.client, "q") == []
 
 

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.redisson_layout import RedissonKeys
 from tests.support.store.keyspace import FUTURE_MS, PAST_MS, contents, popped, waiting
@@ -47,7 +48,7 @@ def test_nothing_is_looked_at_while_nobody_else_offers(store: DelayStore) -> Non
 def test_a_message_without_an_id_gets_the_name_of_its_entry(store: DelayStore, message: bytes) -> None:
     """Whatever another client offers can be named, and cancelled by that name."""
     offer(store, 7, message)
-    [found] = store.scan.browse("q").messages
+    [found] = by_id.browse(store, "q")
     assert (found.id, found.body) == ("entry-0807000000000000", message)
     assert store.lookup.cancel(["q"], [found.id]) == {found.id: [found]}
     assert store.queues.size("q") == 0

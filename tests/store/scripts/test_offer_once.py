@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 import redis
 
+from celery_ext.waiting import by_id
 from kombu_delayq.message.fields import to_json
 from kombu_delayq.message.once import new_id
 from kombu_delayq.store import DelayStore
@@ -32,7 +33,7 @@ from tests.support.store.keyspace import (
 
 def kept(store: DelayStore, queue: str = "q") -> list[tuple[str, float, int, bytes | None]]:
     """Returns id, due time, priority and body of all that waits."""
-    return [tuple(message)[1:5] for message in store.scan.browse(queue).messages]
+    return [tuple(message)[1:5] for message in by_id.browse(store, queue)]
 
 
 @pytest.mark.parametrize("mode", ["keep", "replace"])

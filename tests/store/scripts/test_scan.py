@@ -3,6 +3,7 @@
 import pytest
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.hash_layout import body_of
 from kombu_delayq.store.lookup import Change
@@ -13,7 +14,7 @@ from tests.support.conditions import until
 from tests.support.store.fixtures import MakeStore
 from tests.support.store.keyspace import BODIES, BOUNDS, FUTURE_MS, ODD_IDS, PAST_MS, contents, odd, only, waiting
 from tests.support.store.layouts import hash_only, redisson_only
-from tests.support.store.parts import cut_into, ids_of, pages, scanned, whole
+from tests.support.store.parts import cut_into, ids_of, pages, read_whole, scanned, whole
 from tests.support.store.redisson_layout import offer, task
 
 #: Messages as other clients may write them.
@@ -45,8 +46,8 @@ def test_ids_bodies_and_lengths_are_those_of_browse(store: DelayStore) -> None:
         store.delivery.offer("q", odd(identity, f"body {n}" * n, FUTURE_MS + n % 5, n % 10), odd(identity, "two"))
     store.delivery.offer("q", waiting("task", PAST_MS, task("task")), waiting("i", body=task("another id")))
     before = contents(store.client)
-    messages = store.scan.browse("q", count=1000).messages
-    page, part = store.scan.scan(whole(store)), whole(store)
+    messages = [*by_id.browse(store, "q")]
+    page, part = read_whole(store), whole(store)
     assert ids_of(store, page) == [each.id for each in messages]
     assert list(map(float, page.dues)) == [each.due_ms for each in messages]
     bodies = [body_of(each or b"") if part.layout == "hash" else each for each in store.scan.bodies(part, page.members)]
@@ -59,6 +60,19 @@ def test_ids_bodies_and_lengths_are_those_of_browse(store: DelayStore) -> None:
     assert contents(store.client) == before
 
 
+@pytest.mark.parametrize("with_bodies", [True, False])
+def test_a_page_ends_when_it_takes_long(store: DelayStore, with_bodies: bool) -> None:
+    """Of as many messages as a reader asks for, a call leaves some to the next, so that others have their turn."""
+    store.delivery.offer("q", *(waiting(str(number), FUTURE_MS + number, "") for number in range(10_000)))
+    if with_bodies:
+        first = store.scan.browse("q", count=10_000)
+        assert 16 <= len(first.messages) < 10_000
+        assert [one.id for one in by_id.browse(store, "q")] == [str(number) for number in range(10_000)]
+    else:
+        assert 16 <= len(store.scan.scan(whole(store), count=10_000).members) < 10_000
+        assert scanned(store, count=10_000) == [str(number) for number in range(10_000)]
+
+
 @redisson_only
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_of_another_client_is_as_of_browse(store: DelayStore, message: bytes) -> None:
@@ -69,7 +83,7 @@ def test_a_message_of_another_client_is_as_of_browse(store: DelayStore, message:
     page, part = store.scan.scan(whole(store)), whole(store)
     bodies = store.scan.bodies(part, page.members)
     priorities = [priority_of(member, body or b"") for member, body in zip(page.members, bodies, strict=True)]
-    messages = store.scan.browse("q").messages
+    messages = [*by_id.browse(store, "q")]
     assert [(each.id, each.body or b"", each.priority) for each in messages] == list(
         zip(ids_of(store, page), bodies, priorities, strict=True)
     )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from celery_ext.waiting import by_id
 from kombu_delayq.options import QueueLimits
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -72,6 +73,15 @@ def test_no_more_leave_than_there_are_tokens(store: DelayStore) -> None:
     assert popped(store.client, "q") == [b"body of 3", b"body of 4"]
 
 
+def test_a_call_that_drops_ends_when_it_takes_long(make_store: MakeStore) -> None:
+    """Of the most messages that the option allows, a call leaves some to the next, so that others have their turn."""
+    store = make_store(transfer_batch=5000, transfer_batch_bytes=100_000_000)
+    store.delivery.offer("q", *(waiting(str(number), PAST_MS) for number in range(5001)))
+    assert 16 <= store.delivery.transfer_limited("q", DROP).dropped < 5000 // LAYOUT_OF[store.layout].batch_share
+    drained(store, DROP, 5000)
+    assert store.figures.counts(["q"])["q"].too_late["dropped"] == 5001
+
+
 def test_tokens_come_back_with_time(store: DelayStore) -> None:
     """Tokens come back at the rate, up to the burst; both layouts take them from one bucket."""
     limits = QueueLimits("run", None, 0.002, 4)
@@ -104,7 +114,7 @@ def test_too_late_messages_are_dropped(store: DelayStore) -> None:
     assert (second.dropped, second.moved, second.more) == (0, 1, False)
     assert popped(store.client, "q") == [b"body of due"]
     assert store.client.hget(store.keys.counts("q"), "overdue_dropped") == b"3"
-    assert [message.id for message in store.scan.browse("q").messages] == ["later"]
+    assert [message.id for message in by_id.browse(store, "q")] == ["later"]
 
 
 def test_dropping_has_a_bound(make_store: MakeStore) -> None:

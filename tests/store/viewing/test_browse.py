@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Page
 from tests.support.store.keyspace import FUTURE_MS, lose_body, odd, waiting
@@ -44,7 +45,7 @@ def test_a_message_without_its_body_is_returned_as_such(store: DelayStore) -> No
     store.delivery.offer("q", waiting("i"), waiting("j"), waiting("k", priority=3))
     store.delivery.offer("q", odd("empty", due_ms=FUTURE_MS + 1)._replace(body=b""))
     lose_body(store, "i", "j", "k")
-    found = store.scan.browse("q").messages
+    found = [*by_id.browse(store, "q")]
     assert [each.body for each in found] == [None, None, None, b""]
     assert [each.priority for each in found] == [0, 0, 0, 0]
     assert found[3].id == "empty"

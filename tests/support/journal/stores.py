@@ -13,6 +13,7 @@ from celery_ext.journal.leadership import PromoterLeadership
 from celery_ext.journal.recovery import Restored, restore
 from celery_ext.journal.rows import Addition
 from celery_ext.journal.worker import RowPromoter, Words
+from celery_ext.waiting import by_id
 from kombu_delayq.store.keys import Keys
 from kombu_delayq.store.types import Offer
 from tests.support.store.tuned import tuned
@@ -98,7 +99,7 @@ def offer(identity: str, due_ms: float) -> Offer:
 
 def in_redis(store: JournaledStore, queue: str = "q") -> list[str]:
     """Returns the ids of the messages that wait in Redis, the next due first."""
-    return [message.id for message in store.redis_alone.scan.browse(queue, count=1000).messages]
+    return [message.id for message in by_id.browse(store.redis_alone, queue)]
 
 
 def delivered(store: JournaledStore, queue: str = "q") -> list[str]:

@@ -11,6 +11,7 @@ from celery_ext.demo.private_redis import PrivateRedis
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.batch import BatchMessages
 from celery_ext.spark.write.sender import Sender
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.store.jobs import begun
@@ -47,7 +48,7 @@ def landed(server: PrivateRedis) -> list[Landed]:
             found += [Landed(key, None, json.loads(text)) for text in client.lrange(key, 0, -1)]
     with open_store(server) as store:
         for queue in sorted(client.smembers("{delayq}:queues")):
-            waiting = store.scan.browse(queue).messages
+            waiting = by_id.browse(store, queue)
             found += [Landed(message.queue, message.due_ms, json.loads(message.body or b"")) for message in waiting]
     return found
 

@@ -11,6 +11,7 @@ import redis
 from redis.exceptions import ResponseError
 
 from celery_ext.demo.private_redis import PrivateRedis
+from celery_ext.waiting import by_id
 from kombu_delayq.cluster import SlotKeys
 from kombu_delayq.message.once import Became
 from kombu_delayq.store import DelayStore
@@ -87,9 +88,7 @@ def look(store: DelayStore) -> Contents:
     for queue in store.queues.names():
         for key in LAYOUT_OF[store.layout].keys(store.keys, queue):
             found.pop(as_bytes(key), None)
-        found[b"waiting in " + as_bytes(queue)] = [
-            message[1:5] for message in store.scan.browse(queue, count=5000).messages
-        ]
+        found[b"waiting in " + as_bytes(queue)] = [message[1:5] for message in by_id.browse(store, queue)]
     return found
 
 

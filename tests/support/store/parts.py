@@ -30,6 +30,13 @@ def pages(store: DelayStore, part: Part | None = None, **how: Any) -> Iterator[S
     raise AssertionError("it does not end")
 
 
+def read_whole(store: DelayStore) -> Scanned:
+    """Reads all as one page."""
+    read = [*pages(store)]
+    members, dues, lengths = ([one for page in read for one in page[at]] for at in range(3))
+    return Scanned(members, dues, lengths, more=False)
+
+
 def scanned(
     store: DelayStore, part: Part | None = None, between: Callable[[Scanned], Any] = lambda page: None, **how: Any
 ) -> list[str]:

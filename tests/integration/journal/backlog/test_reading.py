@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from celery_ext.journal import JournaledStore
-from celery_ext.waiting import Selection, bulk, search
+from celery_ext.waiting import Selection, bulk, by_id, search
 from kombu_delayq.store.lookup import Change
 from kombu_delayq.store.types import DelayedQueue, Page, Part, Waiting
 from tests.support.journal.stores import DAY_MS, HOUR_MS, MakeJournaled, Promoter, addition, offer
@@ -134,7 +134,7 @@ def test_an_action_reaches_all_messages_of_one_id(
     work = bulk.Bulk(taken, bulk.BulkAction(action, due_ms + HOUR_MS if action == "reschedule" else None))
     assert work.run(store)
     assert (work.of, work.outcomes.total(), work.outcomes["gone"]) == (3, 3, 0)
-    left = store.scan.browse("q").messages
+    left = [*by_id.browse(store, "q")]
     assert [one.due_ms for one in left if one.due_ms > clock_ms(store.client)] == (
         [due_ms + HOUR_MS] * 3 if action == "reschedule" else []
     )

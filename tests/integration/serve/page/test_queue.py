@@ -7,6 +7,7 @@ from celery import Celery
 
 from celery_ext.serve.page import queue as queue_page
 from celery_ext.serve.page.rendering import BOUND
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.page.conftest import Visit
 from tests.support.commands.shell import Audit
@@ -132,7 +133,7 @@ def test_a_bulk_action_asks_for_the_number(app: Celery, store: DelayStore, visit
     page.get_by_role("button", name="Cancel 105 tasks").click()
     page.get_by_role("heading", name="Done").wait_for()
     assert re.search(r"cancelled\s+105", page.locator("main").inner_text())
-    assert sorted(message.id for message in store.scan.browse("mail").messages) == [
+    assert sorted(message.id for message in by_id.browse(store, "mail")) == [
         "later",
         "shop.charge-0",
         "shop.charge-1",
@@ -173,9 +174,7 @@ def test_ticked_tasks_change_at_once(app: Celery, store: DelayStore, visit: Visi
     page.get_by_role("button", name="Cancel ticked").click()
     page.get_by_text("2 cancelled: they will never run").wait_for()
     page.get_by_text("1 failed for good, and stay as dead letters").wait_for()
-    assert sorted(message.id for message in store.scan.browse("mail").messages) == [
-        f"shop.remind-{n}" for n in (0, 2, 4)
-    ]
+    assert sorted(message.id for message in by_id.browse(store, "mail")) == [f"shop.remind-{n}" for n in (0, 2, 4)]
     page.get_by_label("Tick shop.remind-2").check()
     page.get_by_label("New delay from now").fill("3h")
     page.keyboard.press("Enter")

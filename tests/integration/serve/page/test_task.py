@@ -3,13 +3,14 @@
 import pytest
 from celery import Celery
 
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from tests.integration.serve.page.conftest import Visit
 from tests.support.commands.shell import Audit
 
 
 def waiting(store: DelayStore, queue: str = "mail") -> list[str]:
-    return [message.id for message in store.scan.browse(queue).messages]
+    return [message.id for message in by_id.browse(store, queue)]
 
 
 def test_run_now_reschedule_and_cancel(app: Celery, store: DelayStore, visit: Visit, audit: Audit) -> None:

@@ -12,6 +12,7 @@ from celery_ext.spark.errors import BrokerUnavailable, StragglerRefused
 from celery_ext.spark.job_types import JobRun
 from celery_ext.spark.options import WriteOptions
 from celery_ext.spark.write.sender import JobCommitted, Sender, most_in_chunk
+from celery_ext.waiting import by_id
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.types import Offer
 from tests.support.conditions import until
@@ -142,7 +143,7 @@ def test_cancelled_tasks_are_taken_back_and_not_sent_again(store: DelayStore, cl
     sending.cancel("other", ["i1", "i3", "unknown"])
     sending.add("q", [Offer("unknown", later, 0, "x"), Offer("i1", later, 0, "1")])
     sending.flush()
-    assert {each.id for each in store.scan.browse("q").messages} == {"i0", "i2", "i4"}
+    assert {each.id for each in by_id.browse(store, "q")} == {"i0", "i2", "i4"}
     assert sending.cancelled == 2
 
 
@@ -153,7 +154,7 @@ def test_many_tasks_are_cancelled_in_several_calls(store: DelayStore) -> None:
     sending.add("q", [Offer(f"i{n}", later, 0, str(n)) for n in range(2500)])
     sending.cancel("q", [f"i{n}" for n in range(2499)])
     assert sending.cancelled == 2499
-    assert [each.id for each in store.scan.browse("q").messages] == ["i2499"]
+    assert [each.id for each in by_id.browse(store, "q")] == ["i2499"]
 
 
 def test_a_broker_that_comes_back_gets_each_message_once() -> None:
