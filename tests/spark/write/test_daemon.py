@@ -30,12 +30,8 @@ def test_a_worker_imports_nothing_more(java: None, redis_server: PrivateRedis, t
     """A worker that has written knows no further module: the daemon has imported all of them."""
     job = {"rows": 20, "partitions": 2, "step": f"{HERE}:tell_modules", "options": {"countdown": "1h"}}
     conf = {"spark.python.daemon.module": "celery_ext.spark.daemon"}
-    driver = child.start(tmp_path / "child", port=redis_server.port, jobs=[job], master="local[1]", conf=conf)
-    try:
+    with child.running(tmp_path / "child", port=redis_server.port, jobs=[job], master="local[1]", conf=conf) as driver:
         assert driver.wait(240) == 0, (tmp_path / "child" / "log").read_text()
-    finally:
-        driver.kill()
-        driver.wait(20)
     [worker, before], [same, after] = (line.split(": ") for line in Journal(redis_server.port).lines("in "))
     assert worker == same
     assert "-m celery_ext.spark.daemon" in worker

@@ -46,16 +46,13 @@ def killed(java: None, redis_server: PrivateRedis, client: redis.Redis, tmp_path
     # It takes 400 s: on a busy machine the others have been half way before it is done.
     slowly = {"table": str(tmp_path / "table"), "rows": ROWS, "max_rate": 0.5, "task": "t", "queue": "q"}
     # A core for each: with fewer the last to begin would wait for the promotion to end.
-    driver = child.start(
-        tmp_path / "child", port=redis_server.port, jobs=[JOB], promotions=[slowly], master="local[3,4]"
-    )
+    jobs = {"jobs": [JOB], "promotions": [slowly], "master": "local[3,4]"}
     try:
-        until(lambda: journal.lines("half way") or driver.poll() is not None, 150)
-        until(lambda: client.zcard(PROMOTED) > 0 or driver.poll() is not None, 60)
-        assert driver.poll() is None, (tmp_path / "child" / "log").read_text()
+        with child.running(tmp_path / "child", port=redis_server.port, **jobs) as driver:
+            until(lambda: journal.lines("half way") or driver.poll() is not None, 150)
+            until(lambda: client.zcard(PROMOTED) > 0 or driver.poll() is not None, 60)
+            assert driver.poll() is None, (tmp_path / "child" / "log").read_text()
     finally:
-        driver.kill()
-        driver.wait(20)
         for line in journal.lines("jvm"):
             os.kill(int(line.split()[-1]), signal.SIGKILL)
     # They end by themselves, when their JVM is gone.

@@ -82,15 +82,11 @@ def test_a_worker_that_is_killed_costs_no_row(
 ) -> None:
     """Its Spark tasks run again on the other worker, and each row is one message."""
     rows = {"rows": 200, "partitions": 4, "step": f"{HERE}:stop_once", "options": {"job_id": "standalone"}}
-    driver = child.start(tmp_path / "child", port=redis_server.port, jobs=[rows], master=standalone.url, conf=EXECUTOR)
-    journal = Journal(redis_server.port)
-    try:
+    journal, where = Journal(redis_server.port), {"port": redis_server.port, "master": standalone.url}
+    with child.running(tmp_path / "child", jobs=[rows], conf=EXECUTOR, **where) as driver:
         until(lambda: journal.lines("half way") or driver.poll() is not None, 150)
         [line] = journal.lines("half way")
         standalone.kill(standalone.worker_of(int(line.split()[-1])))
         assert driver.wait(240) == 0, (tmp_path / "child" / "log").read_text()
-    finally:
-        driver.kill()
-        driver.wait(20)
     assert numbers(client) == list(range(200))
     assert len({json.dumps(message) for message in client.lrange("q", 0, -1)}) == 200

@@ -6,9 +6,9 @@ Run as ``python -m tests.support.spark.child JSON``, with an object that has the
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -27,17 +27,23 @@ class Broker(NamedTuple):
     port: int
 
 
-def start(directory: Path, **arguments: Any) -> subprocess.Popen[bytes]:
-    """Starts the process. Its log is the file ``log`` in the directory."""
+@contextmanager
+def running(directory: Path, **arguments: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts the process, whose log is the file ``log`` in the directory. It is killed at the end."""
     directory.mkdir()
     with (directory / "log").open("wb") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.spark.child", json.dumps({"directory": str(directory), **arguments})],
             cwd=session.ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
         )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(20)
 
 
 def run(
