@@ -23,6 +23,7 @@ from tests.support.commands.exports import FUTURE_MS, exported, keys, message, o
 from tests.support.commands.shell import BIN, lines, run, terminal
 from tests.support.conditions import until
 from tests.support.messages import plain_message, task_message
+from tests.support.servers.proxies import Proxy
 from tests.support.store import redisson_layout
 from tests.support.workers.harness import MakeProj, Proj
 from tests.support.workers.held import KEYS
@@ -192,32 +193,36 @@ def test_an_export_that_is_broken_off_leaves_nothing(
 ) -> None:
     """The file of its name stays as it was, without a part beside it; after SIGKILL the next export takes it away."""
     body = json.dumps({"headers": {"task": "t", "argsrepr": "x" * 1000}})
-    for at in range(0, 30_000, 500):
+    for at in range(0, 3_000, 500):
         store.delivery.offer("q", *(Offer(f"{n:06}", "+3600000", 0, body) for n in range(at, at + 500)))
     file, part = tmp_path / "backlog.jsonl", tmp_path / "backlog.jsonl.part"
-    args = [BIN / "delayq", "-b", broker.url, "export", "--yes", "--output", file]
+    file.write_text("precious")
 
     def hear_interrupts() -> None:
         """Undoes what a shell does to processes in the background, which hear no SIGINT."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    def broken_off() -> list[str]:
-        """Returns what an export writes to stderr; nothing if it was through before the signal came."""
-        file.write_text("precious")
-        with subprocess.Popen(args, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts) as process:
-            while process.poll() is None and not (part.exists() and part.stat().st_size):
-                pass  # without a pause: the export takes no longer than a few
-            process.send_signal(number)
-            _, written = process.communicate(timeout=30)
-        assert process.returncode != 2
-        return [written] if process.returncode else []
+    def is_half_way() -> bool:
+        return part.exists() and part.stat().st_size > 0
 
-    [stderr] = until(broken_off, what="an export is broken off")
+    def hold(reply: bytes) -> bytes:
+        """Lets no reply through once the export has written something."""
+        if is_half_way():
+            proxy.freeze()
+        return reply
+
+    with Proxy(broker.port, on_reply=hold) as proxy:
+        args = [BIN / "delayq", "-b", proxy.url, "export", "--yes", "--output", file]
+        with subprocess.Popen(args, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts) as process:
+            until(is_half_way, what="the export has written something")
+            process.send_signal(number)
+            _, stderr = process.communicate(timeout=30)
+    assert process.returncode not in (0, 2)
     assert file.read_text() == "precious"
     if number != signal.SIGKILL:
         assert (part.exists(), f"stopped; {file} is not written" in stderr) == (False, True)
     run(broker, "export", "--yes", "--output", str(file))
-    assert len(file.read_text().splitlines()) == 30_002
+    assert len(file.read_text().splitlines()) == 3_002
     assert os.listdir(tmp_path) == [file.name]
 
 
