@@ -27,6 +27,7 @@ class Authority:
         signed = (
             self._builder(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_signs(), critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
@@ -64,4 +65,14 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - DAY)
             .not_valid_after(now + DAY)
+            # Python 3.13 asks for both, and for what the key of an authority is for.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
+
+
+def _signs() -> x509.KeyUsage:
+    """Returns that a key signs certificates, and does nothing else."""
+    uses = ["digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"]
+    others = dict.fromkeys([*uses, "crl_sign", "encipher_only", "decipher_only"], False)
+    return x509.KeyUsage(key_cert_sign=True, **others)
