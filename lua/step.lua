@@ -20,14 +20,18 @@ local function position(message)
   return tonumber(parts_of(message).retries or 0) or 0
 end
 
-local life = life_of(keys, now, expire)
+local life, waits = life_of(keys, now, expire), false
 for _, message in ipairs(find(keys, id, 100)) do
   if string.find(message.body, chain, 1, true) then
     if position(message.body) >= position(body) then
-      return 'waits'
+      waits = true
+    else
+      remove(keys, message) -- an earlier step: the second copy of a run that was delivered twice has sent it
     end
-    remove(keys, message) -- an earlier step: the second copy of a run that was delivered twice has sent it
   end
+end
+if waits then
+  return 'waits'
 end
 local place = 'behind'
 if stores then

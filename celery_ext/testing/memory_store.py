@@ -323,15 +323,14 @@ class MemoryChains:
         """Stores the next step of a delay chain, as ``DelayChains.step``; there is no other place to store it."""
         identity = as_text(offer.id)
         with self._shelf.lock:
-            goes_on = self.check_chain(offer)
-            for kept in list(self._shelf.find([queue], identity)):
-                body = kept.message.body or b""
-                if as_bytes(chain) in body:
-                    if goes_on and _position(body) >= _position(as_bytes(offer.body)):
-                        return "waits"
-                    self._shelf.remove(kept)
-            if not goes_on:
-                return "cancelled"
+            goes_on, number = self.check_chain(offer), _position(as_bytes(offer.body))
+            bodies = {kept: kept.message.body or b"" for kept in self._shelf.find([queue], identity)}
+            steps = {kept: _position(body) for kept, body in bodies.items() if as_bytes(chain) in body}
+            later = {kept for kept, at in steps.items() if goes_on and at >= number}
+            for kept in steps.keys() - later:
+                self._shelf.remove(kept)
+            if later or not goes_on:
+                return "waits" if later else "cancelled"
             self._shelf.queues.add(queue)
             return self._delivery.offer(queue, offer).place
 

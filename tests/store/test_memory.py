@@ -211,6 +211,18 @@ def test_a_copy_of_a_discarded_step_goes_with_it(make_store: MakeStore) -> None:
         assert [as_text(found.body) for found in by_id.browse(store, "q")] == ["y"]
 
 
+@pytest.mark.plain_server
+@pytest.mark.parametrize("numbers", [(1, 2), (2, 1)])
+def test_a_step_that_waits_leaves_no_earlier_one_beside_it(make_store: MakeStore, numbers: tuple[int, int]) -> None:
+    """In both stores a step that comes again removes an earlier one of its chain, whichever of them came first."""
+    bodies = [json.dumps({"headers": {"retries": number}, CHAIN_ID: "the chain"}) for number in (*numbers, 2)]
+    for store in (make_store(), new_memory_store([])):
+        *offers, again = [Offer("a", repr(FUTURE_MS - at), 0, body) for at, body in enumerate(bodies)]
+        store.delivery.offer("q", *offers)
+        assert store.chains.step("q", "the chain", again) == "waits"
+        assert [as_text(found.body) for found in by_id.browse(store, "q")] == [again.body]
+
+
 def test_the_counterpart_takes_the_same_arguments(make_store: MakeStore) -> None:
     """Each operation of the store in memory has the arguments of the operation on Redis."""
     real, memory = make_store(), new_memory_store([])
