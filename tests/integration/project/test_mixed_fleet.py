@@ -5,6 +5,7 @@ What one version writes into Redis, the other reads, changes and runs: ``docs/ho
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -235,7 +236,20 @@ def test_an_upgrade_and_a_downgrade_find_every_kind_of_message(pair: tuple[Versi
     assert [letter["id"] for letter in letters] == [doomed]
     assert other.letters() == letters
     owner.send(("flaky", [1, 4], {}), ("notify", [2, "chain"], {}))
-    until(lambda: {"proj.flaky", "proj.notify"} <= {task["task"] for task in owner.waiting()}, what="both are retried")
+
+    def both_wait() -> bool:
+        return {"proj.flaky", "proj.notify"} <= {task["task"] for task in owner.waiting()}
+
+    def stopped_while_both_wait() -> bool:
+        """Stops the worker while it runs neither: a task that it has acknowledged early would be lost with it."""
+        if both_wait():
+            killed.process.send_signal(signal.SIGSTOP)
+            if both_wait():
+                return True
+            killed.process.send_signal(signal.SIGCONT)
+        return False
+
+    until(stopped_while_both_wait, what="both are retried")
     killed.kill()
 
     keyed = {"keep": {"waiting_key": "a"}, "replace": {"waiting_key": "b"}}
@@ -260,7 +274,8 @@ def test_an_upgrade_and_a_downgrade_find_every_kind_of_message(pair: tuple[Versi
     one = other.worker(concurrency=8)
     held = [f"held {n}" for n in range(2)]
     wanted = [*held * 2, "raise", "raise", *["chain"] * 3, "old 1", "old 2", "ready 0", "ready 5", "ready 9", "due"]
-    until(lambda: values_of(proj) == sorted(wanted) and len(proj.runs(name="flaky")) == 2, what="all has run")
+    until(lambda: len(values_of(proj)) >= len(wanted) and len(proj.runs(name="flaky")) >= 2, what="all has run")
+    assert (values_of(proj), len(proj.runs(name="flaky"))) == (sorted(wanted), 2)
     until(lambda: proj.runs(value="tick", pid=one.process.pid), what="the periodic entry goes on")
     until(owner.letters, what="it is a dead letter again")
     assert one.stop() == 0
