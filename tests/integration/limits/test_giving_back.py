@@ -36,7 +36,7 @@ def test_its_message_waits_once(redis_server: PrivateRedis, client: redis.Redis,
             assert give_back(request, Backoff(60))
             message.end()
             message.ack()
-            found = store.part(LimitStore).parked("orders") if key else [*by_id.browse(store, "orders")]
+            found = store.part(LimitStore).parked("orders") if key else by_id.browse(store, "orders")
             assert len([*found]) == 1
             until(lambda: not store.client.hlen(store.keys.unacked("orders")))
             assert not store.client.exists(store.keys.places("orders"))

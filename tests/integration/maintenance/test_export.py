@@ -33,7 +33,6 @@ MEASURED = """
 import re, sys
 from pathlib import Path
 from celery_ext.cli import delayq
-from celery_ext.waiting import by_id
 try:
     delayq(sys.argv[1:])
 finally:  # not by getrusage, which also knows of the parent
@@ -297,21 +296,14 @@ def test_100_000_messages_go_through_in_bounded_memory_and_with_a_bar(
     assert _measured(broker, "export", "--output", str(file)) < base + 15_000
     assert file.stat().st_size > 20_000_000
     before = keys(raw_client)
-    order = [each.body for each in _pages(store)]
+    order = [each.body for each in by_id.browse(store, "q")]
     raw_client.delete(*before)
     assert _measured(broker, "import", str(file)) < base + 15_000
-    assert [each.body for each in _pages(store)] == order
+    assert [each.body for each in by_id.browse(store, "q")] == order
     with terminal(broker, "import", str(file)) as bar:
         assert "importing" in bar.read_until("importing")
         assert bar.wait() == 0
     assert "100,001 were there already" in bar.script
-
-
-def _pages(store: DelayStore) -> Any:
-    page = None
-    while page is None or page.more:
-        page = store.scan.browse("q", page, count=1000)
-        yield from page.messages
 
 
 def _measured(broker: PrivateRedis, *args: str) -> int:

@@ -1,10 +1,10 @@
 """``convert.lua``: moves delayed messages of a queue from one layout to the other."""
 
-from collections.abc import Iterator
 from math import ceil
 
 import pytest
 
+from celery_ext.waiting import by_id
 from kombu_delayq.options import LAYOUTS
 from kombu_delayq.store import DelayStore
 from kombu_delayq.store.layouts import LAYOUT_OF
@@ -44,14 +44,7 @@ def converted(store: DelayStore) -> list[Converted]:
 
 def browsed(store: DelayStore) -> list[Waiting]:
     """All messages of the queue, in the layout of the store."""
-    return list(_pages(store))
-
-
-def _pages(store: DelayStore) -> Iterator[Waiting]:
-    page = None
-    while page is None or page.more:
-        page = store.scan.browse("q", page)
-        yield from page.messages
+    return [*by_id.browse(store, "q")]
 
 
 def told(messages: list[Waiting]) -> list[tuple[float, int, bytes | None]]:
