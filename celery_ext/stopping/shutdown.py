@@ -26,7 +26,7 @@ def has_to_stop() -> bool:
 
 
 def watch_shutdown(worker: Any) -> Callable[[], None]:
-    """Notes when the tasks of a worker have to end, once it is told to stop. Returns a function that ends the watch.
+    """Watches a worker. When it is told to stop, notes when its tasks have to end. Returns what ends the watch.
 
     Args:
         worker: Celery's ``WorkController``, before it starts.

@@ -23,7 +23,7 @@ PATIENCE_S = 300.0
 QUIET, QUIET_S = 500, 5.0
 #: For how many s before the flood tasks of both queues come due, too, as many a second. They do not count. Until then
 #: all that Redis has is read that often, as machines may put memory away that nobody touches.
-LEAD_S, TOUCH_S = 2.0, 0.5
+LEAD_S, TOUCH_S = 2.0, 0.25
 RUNS = 5
 #: The other queue, and the due time that tasks get which do not count. It is so long ago that all are very late.
 FLOOD, OTHERS = "flood", 0.0
@@ -87,10 +87,10 @@ def _flooded(
         def quiet() -> list[float]:
             return [late for late in late_s() if late < PATIENCE_S]
 
-        while not after_pause and time() < first - TOUCH_S:
+        while not after_pause and time() < first - 2 * TOUCH_S:
             for key in client.scan_iter():
                 client.memory_usage(key, samples=0)
-            sleep(TOUCH_S / 2)
+            sleep(TOUCH_S)
         sleep(max(0.0, first + QUIET_S - time()))
         until(lambda: len(quiet()) == QUIET, PATIENCE_S, "the tasks of the quiet queue have run")
         return sorted(late * 1000 for late in quiet()), len(late_s()) - QUIET
