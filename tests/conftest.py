@@ -61,17 +61,23 @@ def leave_log(**_: object) -> None:
 
 
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[PrivateRedis]:
-    """One server for all tests that do not harm it."""
+def shared_server() -> Iterator[PrivateRedis]:
+    """One server for all tests that do not harm it, with what the tests before left in it."""
     with PrivateRedis() as server:
         yield server
+
+
+@pytest.fixture
+def redis_server(shared_server: PrivateRedis) -> PrivateRedis:
+    """An empty server that the test does not harm."""
+    shared_server.client().flushall()
+    return shared_server
 
 
 @pytest.fixture
 def client(redis_server: PrivateRedis) -> Iterator[redis.Redis]:
     """A client of an empty database; decodes replies."""
     with redis_server.client() as client:
-        client.flushall()
         yield client
 
 

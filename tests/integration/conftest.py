@@ -18,10 +18,17 @@ __all__ = ["broker", "make_proj", "proj", "raw_client", "standalone", "transfer"
 
 
 @pytest.fixture(scope="session")
-def slots_server() -> Iterator[PrivateRedis]:
-    """A Redis Cluster of one node, for all tests that do not harm it; a test empties it first."""
+def shared_slots_server() -> Iterator[PrivateRedis]:
+    """A Redis Cluster of one node, for all tests that do not harm it, with what the tests before left in it."""
     with PrivateRedis(slots=True) as server:
         yield server
+
+
+@pytest.fixture
+def slots_server(shared_slots_server: PrivateRedis) -> PrivateRedis:
+    """A Redis Cluster of one node, empty, that the test does not harm."""
+    shared_slots_server.client().flushall()
+    return shared_slots_server
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def layout() -> str:
 
 @pytest.fixture(scope="session")
 def run_jvm(
-    redis_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+    shared_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Callable[[str], Jvm]]:
     """Starts a JVM with a version of Redisson. Where Maven cannot get it, the tests are skipped."""
     if reason := redisson.why_not():
@@ -43,7 +43,7 @@ def run_jvm(
             except redisson.NoRedisson as error:
                 pytest.skip(str(error))
             directory = tmp_path_factory.mktemp("jvm")
-            jvm = Jvm(redisson.compiled(libraries, directory), redis_server.url, directory / "log")
+            jvm = Jvm(redisson.compiled(libraries, directory), shared_server.url, directory / "log")
             cleanup.callback(jvm.close)
             return jvm
 

@@ -11,13 +11,13 @@ from tests.support.store.fixtures import (
     make_store,
     own_server,
     plain_server,
-    redis_server,
     server,
+    shared_server,
     store,
 )
 from tests.support.store.layouts import TESTED
 
-__all__ = ["client", "ear", "layout", "make_store", "own_server", "plain_server", "redis_server", "server", "store"]
+__all__ = ["client", "ear", "layout", "make_store", "own_server", "plain_server", "server", "shared_server", "store"]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -13,30 +13,23 @@ pytestmark = pytest.mark.wide
 CROSS_SLOT = "Keys in request don't hash to the same slot"
 
 
-@pytest.fixture
-def empty(slots_server: PrivateRedis) -> PrivateRedis:
-    """A server with hash slots, without keys."""
-    slots_server.client().flushall()
-    return slots_server
-
-
-def test_a_stock_worker_ends_at_its_start_and_takes_nothing(make_proj: MakeProj, empty: PrivateRedis) -> None:
+def test_a_stock_worker_ends_at_its_start_and_takes_nothing(make_proj: MakeProj, slots_server: PrivateRedis) -> None:
     """It ends with an error before it takes a message, and ours beside it runs them all."""
-    proj = make_proj(empty)
+    proj = make_proj(slots_server)
     proj.send("record", "waits")
     stock = proj.worker(pool="solo", wait=False, broker_transport="")
     until(lambda: not stock.alive(), 40, "the stock worker ends")
     assert CROSS_SLOT in stock.log
-    assert empty.client().llen("celery") == 1
+    assert slots_server.client().llen("celery") == 1
     proj.worker(pool="solo")
     proj.await_runs(1, value="waits")
 
 
-def test_a_stock_app_cannot_publish(empty: PrivateRedis) -> None:
+def test_a_stock_app_cannot_publish(slots_server: PrivateRedis) -> None:
     """Celery declares the queue first, and so gets an error and leaves nothing in Redis, due now or later."""
-    app = Celery("stock", broker=empty.url, set_as_current=False)
+    app = Celery("stock", broker=slots_server.url, set_as_current=False)
     for options in ({}, {"countdown": 60}):
         with pytest.raises(OperationalError, match=CROSS_SLOT):
             app.send_task("t", ignore_result=True, retry=False, **options)
-    assert not empty.client().keys("*")
+    assert not slots_server.client().keys("*")
     app.close()

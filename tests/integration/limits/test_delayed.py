@@ -19,7 +19,6 @@ from tests.support.workers.harness import TRANSPORT
 @pytest.mark.parametrize("place", ["hash", "redisson", "journal"])
 def test_delayed_messages_of_a_key_are_limited(redis_server: PrivateRedis, tmp_path: Path, place: str) -> None:
     """From each layout, and from the journal, they reach their queue, and no more are fetched than the limit allows."""
-    redis_server.client().flushall()
     options = {"layout": place}
     if place == "journal":
         options = {"journal_url": f"sqlite:///{tmp_path}/journal.db", "journal": "all"}

@@ -29,7 +29,6 @@ __all__ = ["users"]
 @pytest.fixture
 def store(redis_server: PrivateRedis) -> Iterator[DelayStore]:
     """A store in whose queue ``orders`` six messages have come that a limit allows to run two at once."""
-    redis_server.client().flushall()
     store = DelayStore(redis.Redis(port=redis_server.port), KEYS)
     yield fill(store)
     store.close()

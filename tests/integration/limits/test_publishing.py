@@ -22,7 +22,6 @@ __all__ = ["make_api"]
 @pytest.fixture(params=[False, True], ids=["celery", "fast"])
 def app(redis_server: PrivateRedis, request: pytest.FixtureRequest) -> Celery:
     """An app with a task that declares a limit, and one that does not."""
-    redis_server.client().flushall()
     return app_of(redis_server, fast=request.param)
 
 

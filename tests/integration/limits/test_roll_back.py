@@ -24,7 +24,6 @@ def store(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """A store in whose queue ``orders`` three of four messages wait in a sub-queue, and a transfer worker leads."""
     for name, short_s in (("LOOK_S", 0.05), ("QUEUES_S", 0.05), ("UNCONSUMED_S", 0.2)):
         monkeypatch.setattr(turns, name, short_s)
-    redis_server.client().flushall()
     store = DelayStore(redis.Redis(port=redis_server.port), KEYS)
     store.part(LimitStore).declare({"account": Limit(running=1)}, ["orders"])
     for number in range(4):

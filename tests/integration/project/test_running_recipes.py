@@ -128,7 +128,6 @@ def test_coroutines_run_in_one_loop_a_process(redis_server: PrivateRedis, tmp_pa
     """
     for package in ("django", "httpx2"):
         pytest.importorskip(package)
-    redis_server.client().flushall()
     directory = shutil.copytree(EXAMPLES / "coroutines", tmp_path / "app")
     (directory / "httpx.py").write_text("from httpx2 import *\n")  # how its next version is called
     [of_django] = [code for code in blocks(ROOT / "docs/how-to/asyncio.md", "python") if "aget(" in code]
@@ -169,7 +168,6 @@ def report(seconds):
 
 
 def _shop(server: PrivateRedis, tmp_path: Path) -> tuple[Path, dict[str, str], Celery]:
-    server.client().flushall()
     directory = shutil.copytree(EXAMPLES / "kubernetes", tmp_path / "app")
     (directory / "shop.py").write_text(STEPS)
     url = server.url.replace("redis:", "delayq:")

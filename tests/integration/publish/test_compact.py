@@ -35,7 +35,6 @@ def compact_app(server: PrivateRedis, **conf: Any) -> Celery:
 def test_nothing_changes_without_the_options(redis_server: PrivateRedis) -> None:
     """By default a body is in base64, and all headers are there."""
     client = redis_server.client()
-    client.flushall()
     app = Celery("plain", broker=redis_server.url, set_as_current=False)
     app.conf.broker_transport = TRANSPORT
     app.send_task("some.task", kwargs=LONG)
@@ -61,7 +60,6 @@ def test_workers_run_light_messages(make_proj: MakeProj) -> None:
 
 def test_readers_read_both(redis_server: PrivateRedis) -> None:
     """Tasks are found, shown with their arguments, moved to another time and cancelled."""
-    redis_server.client().flushall()
     app = compact_app(redis_server)
     del app.now
     ids = [app.send_task("some.task", (1, "ü"), LONG, countdown=600, protocol=2).id for _ in range(3)]
@@ -79,8 +77,6 @@ def test_readers_read_both(redis_server: PrivateRedis) -> None:
 
 def test_plain_messages_and_protocol_1_are_light_too(redis_server: PrivateRedis) -> None:
     """A plain message and a task of protocol 1 are read as they were sent; the latter waits until its eta."""
-    client = redis_server.client()
-    client.flushall()
     with Connection(redis_server.url, transport=TRANSPORT, transport_options=COMPACT) as connection:
         queue = connection.SimpleQueue("plain")
         for content in ({"a": "ü"}, "text", b"\xff\x00"):

@@ -74,7 +74,6 @@ def test_a_key_is_not_dead_with_one_of_its_tasks(make_proj: MakeProj) -> None:
 @pytest.fixture
 def app(redis_server: PrivateRedis) -> Celery:
     """An app with a task that has a key."""
-    redis_server.client().flushall()
     app = Celery("once", broker=redis_server.url, set_as_current=False)
     app.conf.broker_transport = TRANSPORT
     install(app)
@@ -291,7 +290,6 @@ assert {result.id for result in results} == {get(app, "k").id}
 @pytest.mark.wide
 def test_the_commit_says_what_waits(redis_server: PrivateRedis) -> None:
     """With send on commit a result has the key at once, and on commit the id of the task that waits under it."""
-    redis_server.client().flushall()
     command = [sys.executable, "-c", ON_COMMIT, redis_server.url, TRANSPORT]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -110,7 +110,6 @@ else:
 @pytest.mark.parametrize("how", ["consuming", "released", "multiprocessing", "daemon", "outlived", "tried"])
 def test_a_forked_consumer_transfers(redis_server: PrivateRedis, how: str) -> None:
     """A consumer in a forked process transfers and gets its messages, whether its parent consumes, or has ended."""
-    redis_server.client().flushall()
     command = [sys.executable, "-W", "ignore", "-c", FORKING, redis_server.url, how]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=120).stdout
     assert printed.splitlines() == ["1 late"]

@@ -31,7 +31,6 @@ def make_journaled(
     """Makes stores over one empty Redis and one empty journal, in a process that remembers no attempt."""
     # An earlier test may have failed to publish the same message: its process would send it to the same place again.
     monkeypatch.setattr(placement, "_attempts", placement.Attempts())
-    redis_server.client().flushall()
     made: list[JournaledStore] = []
 
     def make(server: PrivateRedis = redis_server, keys: Keys | None = None, **options: Any) -> JournaledStore:

@@ -19,7 +19,7 @@ MakeStore = Callable[..., DelayStore]
 
 
 @pytest.fixture(scope="session")
-def redis_server() -> Iterator[PrivateRedis]:
+def shared_server() -> Iterator[PrivateRedis]:
     """A Redis Cluster of one node, for all tests that do not harm it: it refuses what touches two hash slots."""
     with PrivateRedis(slots=True) as server:
         yield server

@@ -24,7 +24,6 @@ def make_proj(redis_server: PrivateRedis, layout: str) -> Iterator[MakeProj]:
     stock.
     """
     made: list[Proj] = []
-    redis_server.client().flushall()
     own = beside(redis_server)
     own.client().flushall()
 
@@ -58,7 +57,6 @@ def proj(make_proj: MakeProj) -> Proj:
 @pytest.fixture
 def broker(redis_server: PrivateRedis) -> PrivateRedis:
     """An empty broker, for commands that need no app."""
-    redis_server.client().flushall()
     return redis_server
 
 

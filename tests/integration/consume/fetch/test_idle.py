@@ -89,7 +89,6 @@ def test_a_consumer_asks_once_a_second_for_a_queue(slots_server: PrivateRedis, m
     # None ends while a busy machine comes to the three seconds.
     monkeypatch.setattr(consume_waits, "LONGEST_WAIT_S", 60.0)
     monkeypatch.setattr(consume_waits, "FRACTION_OF_LEASE", 1.0)
-    slots_server.client().flushall()
     with Looped(Connection(slots_server.url.replace("redis://", "delayq://")), *QUEUES) as looped:
         looped.until(looped.waits_for(*QUEUES))
         client = slots_server.client()

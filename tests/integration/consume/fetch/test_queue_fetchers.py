@@ -20,7 +20,6 @@ COUNT = "local n = 0; for _, key in ipairs(ARGV) do n = n + redis.call('hlen', k
 @pytest.fixture
 def connection(slots_server: PrivateRedis) -> Connection:
     """A connection with our transport to an empty server."""
-    slots_server.client().flushall()
     return Connection(slots_server.url, transport="kombu_delayq.transport:Transport")
 
 

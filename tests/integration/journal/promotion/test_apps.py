@@ -119,7 +119,6 @@ def test_an_outage_of_the_database_is_logged_once(
     """While the database is away a worker tries again and again, also without the lease; then it promotes."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(database, "AWAY_S", 0.1)
-    redis_server.client().flushall()
     url = postgres_server.make_schema().replace(str(postgres_server.directory), f"{tmp_path}/away")
     attempts: list[int] = []
 
@@ -184,7 +183,6 @@ def test_a_worker_names_the_key_that_ties_redis_to_a_journal(
     redis_server: PrivateRedis, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where Redis belongs to a journal that is gone, the log says what to delete, with the prefix of the keys."""
-    redis_server.client().flushall()
 
     def connect(name: str = "new") -> JournaledStore:
         options = tuned(journal_url=f"sqlite:///{tmp_path}/{name}.db", lease_ttl=2.0)

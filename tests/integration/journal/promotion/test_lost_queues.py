@@ -24,7 +24,6 @@ from tests.support.journal.stores import DAY_MS, Promoter, addition, in_redis, o
 @pytest.fixture
 def store(slots_server: PrivateRedis, tmp_path: Path) -> Iterator[JournaledStore]:
     """A store whose rows are promoted a year before they are due."""
-    slots_server.client().flushall()
     options = Options(journal_url=f"sqlite:///{tmp_path}/journal.db", journal_lead=365 * 86_400)
     store = JournaledStore(redis.Redis(port=slots_server.port), SlotKeys(), (0, 3, 6, 9), options)
     yield store

@@ -36,7 +36,6 @@ def shop(url: str, *, tasks: bool = True, **conf: Any) -> Celery:
 def make_api(redis_server: PrivateRedis, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeApi]:
     """Makes clients of servers on an empty broker."""
     monkeypatch.setattr(_state, "_on_app_finalizers", set())  # each task of other tests would be a task of this app
-    redis_server.client().flushall()  # once: several servers of a test share what waits
     with ExitStack() as stack:
 
         def make(

@@ -84,7 +84,6 @@ def test_requests_at_once_share_a_page(make_api: MakeApi, redis_server: PrivateR
     """What many callers send at once is stored in few calls, and each gets the answer to its own task."""
     app = shop(redis_server.url)
     made: Any = asgi(app, allow_write=True, identify=lambda request: ALL)
-    redis_server.client().flushall()
     redis_server.client().config_resetstat()
 
     async def send() -> list[Any]:

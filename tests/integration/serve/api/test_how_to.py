@@ -33,7 +33,6 @@ def shape(value: Any) -> Any:
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="curl or jq is not installed")
 def test_each_example_answers_what_the_page_shows(redis_server: PrivateRedis, tmp_path: Path) -> None:
     """The commands of the page, one after the other, give answers of the shape that stands below them."""
-    redis_server.client().flushall()
     file = tmp_path / "tokens.json"
     write_tokens(file, [Token("shop", hash_of("dq_t"), frozenset(_ACTIONS), ("orders*",), ("shop.*",))])
     app = shop(redis_server.url)

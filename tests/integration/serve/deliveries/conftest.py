@@ -19,9 +19,9 @@ __all__ = ["serve"]
 
 
 @pytest.fixture(scope="session")
-def running(redis_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def running(shared_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server for all tests that do not harm it."""
-    served = serve_to_holders(redis_server.url, tmp_path_factory.mktemp("served"))
+    served = serve_to_holders(shared_server.url, tmp_path_factory.mktemp("served"))
     yield served
     served.kill()
 

@@ -137,7 +137,6 @@ def test_the_next_broker_of_a_failover_list_is_asked(own_server: PrivateRedis, r
     """When the first broker of a list goes away, a later scrape asks the next one."""
     collector = DelayqCollector(f"{own_server.url};{redis_server.url}", queues=["q"])
     own_server.client().lpush("q", "message")
-    redis_server.client().flushall()
     assert of("ready_messages", scraped(collector)) == {"q": 1}
     own_server.stop()
     assert until(lambda: of("ready_messages", scraped(collector)) == {"q": 0})

@@ -114,16 +114,14 @@ SITES: dict[str, Callable[[Celery, Path], AbstractContextManager[Site]]] = {
 
 
 @pytest.fixture(scope="module", params=SITES)
-def site(
-    request: pytest.FixtureRequest, redis_server: PrivateRedis, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The site of each framework, over a broker with a task."""
-    redis_server.client().flushall()
-    app = Celery("mounted", broker=redis_server.url, set_as_current=False)
-    app.conf.broker_transport = TRANSPORT
-    app.send_task("shop.remind", [1], queue=ODD, countdown=3600, task_id=ODD)
-    with SITES[request.param](app, tmp_path_factory.mktemp("site")) as site:
-        yield site
+    with PrivateRedis() as server:
+        app = Celery("mounted", broker=server.url, set_as_current=False)
+        app.conf.broker_transport = TRANSPORT
+        app.send_task("shop.remind", [1], queue=ODD, countdown=3600, task_id=ODD)
+        with SITES[request.param](app, tmp_path_factory.mktemp("site")) as site:
+            yield site
 
 
 def test_the_page_works_under_its_path(site: Site) -> None:

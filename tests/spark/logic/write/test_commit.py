@@ -47,7 +47,6 @@ class LosesCounts(Proxy):
 
 def test_a_committed_job_waits_for_its_counts(redis_server: PrivateRedis) -> None:
     """All is sent and committed by then, so it does not fail because Redis is away for longer than redis-py tries."""
-    redis_server.client().flushall()
     batch = batch_of(n=[1, 2, 3])
     with LosesCounts(redis_server.port) as proxy:
         options = WriteOptions.parse({"broker_url": proxy.url, "task": "t", "job_id": "j", "write_timeout": "60s"})
@@ -84,7 +83,6 @@ class Run:
 @pytest.fixture
 def lines(redis_server: PrivateRedis, caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """What drivers and Spark tasks log, with an empty Redis."""
-    redis_server.client().flushall()
     caplog.set_level(logging.INFO, "celery_ext.spark")
     return caplog
 

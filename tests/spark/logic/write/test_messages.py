@@ -177,7 +177,6 @@ def test_columns_of_the_id_alone_are_no_arguments() -> None:
 
 @pytest.fixture
 def proj(redis_server: PrivateRedis) -> Iterator[Proj]:
-    redis_server.client().flushall()
     conf = {
         "broker_url": redis_server.url,
         "broker_transport": TRANSPORT,
