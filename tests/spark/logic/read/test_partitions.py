@@ -115,18 +115,18 @@ def test_batches_are_bounded_in_rows_and_in_bytes(
     redis_server: PrivateRedis, store: DelayStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch takes no further page when it has so many rows, or so many bytes of messages."""
-    fill(store, "q", 1000)
-    monkeypatch.setattr(batch, "BATCH_ROWS", 300)
-    reading = reader_of(redis_server, page_size=100, partitions=1)
+    fill(store, "q", 100)
+    monkeypatch.setattr(batch, "BATCH_ROWS", 30)
+    reading = reader_of(redis_server, page_size=10, partitions=1)  # so short ones never end early
     [partition] = reading.partitions()
-    assert [each.num_rows for each in reading.read(partition)] == [300, 300, 300, 100]
-    monkeypatch.setattr(batch, "BATCH_BYTES", 2000)
-    assert [each.num_rows for each in reading.read(partition)] == [200] * 5
+    assert [each.num_rows for each in reading.read(partition)] == [30, 30, 30, 10]
+    monkeypatch.setattr(batch, "BATCH_BYTES", 200)
+    assert [each.num_rows for each in reading.read(partition)] == [20] * 5
 
 
 def test_bodies_are_fetched_for_the_columns_that_need_them(redis_server: PrivateRedis, store: DelayStore) -> None:
     """Queue, due time, id and size are read without bodies, but for messages that share an id with another."""
-    fill(store, "q", 100)
+    fill(store, "q", 10)
 
     def fetched(columns: str) -> int:
         before = store.client.info("commandstats").get("cmdstat_hmget", {"calls": 0})["calls"]
