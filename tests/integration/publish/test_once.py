@@ -49,6 +49,7 @@ def test_a_key_is_not_dead_with_one_of_its_tasks(make_proj: MakeProj) -> None:
     proj = make_proj()
     install(proj.app)
     worker, other = proj.worker(gossip=True), proj.worker("-Q", "none", gossip=True)
+    proj.await_answers()  # before, nobody may hear what is revoked
     expired = [
         proj.send("record", 1, waiting_key="a", expires=-1),
         proj.send("record", 1, task_id="used", if_waiting="keep", expires=-1),
