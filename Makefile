@@ -72,9 +72,9 @@ check: $(VENV)/.test
 	$(BIN)/python -m tests.support.house
 
 # Pytest rewrites and compiles each file of tests once, beside mypy, and not in each of its processes at the same time.
-# A file that cannot be read is named by the run itself.
+# A file that cannot be read is named here, before any test has run.
 compiled: $(VENV)/.test
-	@-$(BIN)/python -m pytest --collect-only -qq tests >/dev/null 2>&1
+	@found=$$($(BIN)/python -m pytest --collect-only -qq tests 2>&1) || { echo "$$found" | grep -v ': [0-9]*$$'; exit 1; }
 
 # With the oldest Celery, kombu, redis-py and Redis supported, and with later versions of Redis and Valkey than
 # distributions have, each from its wheel. One layout: both are made of the same commands. Of journeys, a newer server
