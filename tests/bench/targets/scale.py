@@ -12,8 +12,10 @@ from statistics import median, quantiles
 from time import perf_counter, sleep, time
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import redis
+from celery.utils.functional import chunks
 from click.testing import CliRunner
 
 from celery_ext import Call, cancel, send_many
@@ -134,6 +136,21 @@ class Side:
         calls = (Call((1_790_000_000.123456,), countdown=3600 + random.random() * SPAN_S) for _ in range(count))
         send_many(self.app, self.app.tasks[TASK], calls)
 
+    def copy(self, count: int) -> None:
+        """Stores copies of what waits by the two commands that are the least for it, an HSET and a ZADD each."""
+        client: Any = self.client
+        [member] = client.zrandmember(DUE_KEY, 1)
+        identity = member[-UUID:]
+        body = client.hget(BODIES_KEY, identity)
+        from_ms = time() * 1000 + 3_600_000
+        for page in chunks(iter(range(count)), COPIED):
+            pipe = client.pipeline(transaction=False)
+            for _ in page:
+                copied = str(uuid4()).encode()
+                pipe.hset(BODIES_KEY, copied, body.replace(identity, copied))
+                pipe.zadd(DUE_KEY, {copied: from_ms + random.random() * SPAN_S * 1000})
+            pipe.execute()
+
     def run(self, name: str, call: Callable[[], object]) -> float:
         """Returns how long a call takes, in ms. Notes the longest command that it has given Redis."""
         client: Any = self.client
@@ -182,6 +199,7 @@ def compare(sides: Sequence[Side]) -> Iterator[Figure]:
         used: Any = side.client.info("memory")
         yield Figure(f"memory, {side.size:,} waiting", used["used_memory"] / side.size, "bytes/msg")
     yield from _published(sides)
+    yield from _copied(sides)
     yield from _transferred(sides)
     yield from _cancelled(sides)
     runner = CliRunner()
@@ -252,6 +270,18 @@ def _rates(
 def _published(sides: Sequence[Side]) -> Iterator[Figure]:
     """Publishes by ``send_many`` of one process, while Redis's tables do not grow."""
     yield from _rates("publish", PUBLISHED, sides, Side.settle, lambda side: side.publish(PUBLISHED))
+
+
+def _copied(sides: Sequence[Side]) -> Iterator[Figure]:
+    """Stores as many by Redis's commands alone: of what publishing grows by, that is Redis's own part."""
+    cpu_us: Found = {side.size: [] for side in sides}
+    for _ in range(ROUNDS):
+        for side in sides:
+            side.settle()
+            redis_s = main_thread_s(side.client)
+            side.copy(PUBLISHED)
+            cpu_us[side.size].append((main_thread_s(side.client) - redis_s) / PUBLISHED * 1e6)
+    yield from _figures("HSET and ZADD alone, CPU time of Redis", "µs/msg", cpu_us, bound=False)
 
 
 def _transferred(sides: Sequence[Side]) -> Iterator[Figure]:
