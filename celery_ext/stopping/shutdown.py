@@ -26,7 +26,7 @@ def has_to_stop() -> bool:
 
 
 def watch_shutdown(worker: Any) -> Callable[[], None]:
-    """Watches a worker. When it is told to stop, notes when its tasks have to end. Returns what ends the watch.
+    """Watches a worker. A stop sets the time by which its tasks have to end. The returned function ends the watch.
 
     Args:
         worker: Celery's ``WorkController``, before it starts.

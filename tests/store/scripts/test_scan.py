@@ -183,13 +183,13 @@ def test_what_is_lost_and_what_has_left(store: DelayStore) -> None:
 @pytest.mark.plain_server
 def test_parts_are_read_from_a_replica(server: PrivateRedis, store: DelayStore, make_store: MakeStore) -> None:
     """A replica, which takes no writes, is cut and read as its primary is."""
-    store.delivery.offer("q", *(waiting(str(n)) for n in range(15)))
+    store.delivery.offer("q", *(waiting(str(n)) for n in range(50)))
     with PrivateRedis("--replicaof", "127.0.0.1", str(server.port)) as follower:
         replica = make_store(follower)
-        until(lambda: replica.queues.size("q") == 15)
+        until(lambda: replica.queues.size("q") == 50)
         parts = cut_into(replica, 3)
-        assert [each for part in parts for each in scanned(replica, part, count=4)] == [str(n) for n in range(15)]
-        page = replica.scan.scan(whole(replica))
+        assert [each for part in parts for each in scanned(replica, part, count=4)] == [str(n) for n in range(50)]
+        page = replica.scan.scan(whole(replica), count=15)  # a short one, which never ends early
         assert [body_of(each or b"") for each in replica.scan.bodies(whole(replica), page.members)] == [
             f"body of {n}".encode() for n in range(15)
         ]
