@@ -34,12 +34,14 @@ def rotate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rotate]:
 def goes_on(proj: Proj, tokens: Tokens, queues: tuple[str, ...] = ("celery",)) -> None:
     """Publishes tasks until the token has ended often, and lets each run, once and not too early or late."""
     proj.await_answers()
-    sent = {proj.send("late_acked", 2.5 * tokens.every_s, queue=queues[0]).id: time.time()}
+    with tokens.closing:
+        sent = {proj.send("late_acked", 2.5 * tokens.every_s, queue=queues[0]).id: time.time()}
     until_turn = tokens.turns + TURNS
     while tokens.turns < until_turn:
         for number, queue in enumerate(queues):
             countdown = [0, 0.5, 3][(len(sent) + number) % 3]  # s
-            sent[proj.send("record", countdown, countdown=countdown, queue=queue).id] = time.time() + countdown
+            with tokens.closing:
+                sent[proj.send("record", countdown, countdown=countdown, queue=queue).id] = time.time() + countdown
         time.sleep(0.02 * len(queues) ** 2)  # s
     proj.await_runs(len(sent), 60)
     runs = proj.runs()

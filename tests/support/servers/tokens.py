@@ -11,7 +11,6 @@ import redis
 #: The transport option with which processes of the tests find the token.
 PROVIDER = "tests.support.apps.tokens:Provider"
 
-
 #: For how long a token still counts once there is a newer one, in s.
 OVERLAP_S = 0.5
 
@@ -30,12 +29,13 @@ class Tokens:
         every_s: As given.
         turns: How often the token has changed.
         closed: How many connections the servers have closed for it.
+        closing: Held while they close them. A publisher that is cut off before the answer publishes twice.
     """
 
     def __init__(self, servers: Sequence["redis.Redis"], file: Path, every_s: float = 2.0) -> None:
         self._servers, self._file, self.every_s = servers, file, every_s
         self.turns = self.closed = 0
-        self._ended = threading.Event()
+        self._ended, self.closing = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def change(self) -> None:
@@ -47,7 +47,8 @@ class Tokens:
         beside.rename(self._file)
         self._ended.wait(OVERLAP_S)
         self._tell("ACL", "SETUSER", "app", "resetpass", f">{token}")
-        self.closed += sum(self._tell("CLIENT", "KILL", "USER", "app", "SKIPME", "yes"))
+        with self.closing:
+            self.closed += sum(self._tell("CLIENT", "KILL", "USER", "app", "SKIPME", "yes"))
         self.turns += 1
 
     def _tell(self, *command: str) -> list[Any]:
