@@ -199,7 +199,6 @@ def compare(sides: Sequence[Side]) -> Iterator[Figure]:
         used: Any = side.client.info("memory")
         yield Figure(f"memory, {side.size:,} waiting", used["used_memory"] / side.size, "bytes/msg")
     yield from _published(sides)
-    yield from _copied(sides)
     yield from _transferred(sides)
     yield from _cancelled(sides)
     runner = CliRunner()
@@ -251,7 +250,13 @@ def _times_ms(name: str, rounds: int, calls: Mapping[Side, Callable[[], object]]
 
 
 def _rates(
-    name: str, count: int, sides: Sequence[Side], before: Callable[[Side], object], run: Callable[[Side], object]
+    name: str,
+    count: int,
+    sides: Sequence[Side],
+    before: Callable[[Side], object],
+    run: Callable[[Side], object],
+    *,
+    bound: bool = True,
 ) -> Iterator[Figure]:
     """Yields the rate at which something is done with messages, and the CPU time of Redis, on each side in turns."""
     rates: Found = {side.size: [] for side in sides}
@@ -263,25 +268,14 @@ def _rates(
             took_ms = side.run(name, partial(run, side))
             rates[side.size].append(count / took_ms * 1000)
             cpu_us[side.size].append((main_thread_s(side.client) - redis_s) / count * 1e6)
-    yield from _figures(name, "msg/s", rates, f"{count:,} a round", at_least=True)
-    yield from _figures(f"{name}, CPU time of Redis", "µs/msg", cpu_us)
+    yield from _figures(name, "msg/s", rates, f"{count:,} a round", at_least=True, bound=bound)
+    yield from _figures(f"{name}, CPU time of Redis", "µs/msg", cpu_us, bound=bound)
 
 
 def _published(sides: Sequence[Side]) -> Iterator[Figure]:
-    """Publishes by ``send_many`` of one process, while Redis's tables do not grow."""
+    """Publishes by ``send_many`` of one process, and by Redis's commands alone, while Redis's tables do not grow."""
     yield from _rates("publish", PUBLISHED, sides, Side.settle, lambda side: side.publish(PUBLISHED))
-
-
-def _copied(sides: Sequence[Side]) -> Iterator[Figure]:
-    """Stores as many by Redis's commands alone: of what publishing grows by, that is Redis's own part."""
-    cpu_us: Found = {side.size: [] for side in sides}
-    for _ in range(ROUNDS):
-        for side in sides:
-            side.settle()
-            redis_s = main_thread_s(side.client)
-            side.copy(PUBLISHED)
-            cpu_us[side.size].append((main_thread_s(side.client) - redis_s) / PUBLISHED * 1e6)
-    yield from _figures("HSET and ZADD alone, CPU time of Redis", "µs/msg", cpu_us, bound=False)
+    yield from _rates("HSET, ZADD alone", PUBLISHED, sides, Side.settle, lambda side: side.copy(PUBLISHED), bound=False)
 
 
 def _transferred(sides: Sequence[Side]) -> Iterator[Figure]:
